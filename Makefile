@@ -1,0 +1,35 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: audit test test-all lint bench clean install
+
+audit: $(INSTALLED)  ## audit the embedded example and write a page
+	$(BIN)/glasshouse audit
+
+test: $(INSTALLED)  ## the tests that fit into a few minutes
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(INSTALLED)  ## every test; more of them run with GLASSHOUSE_DATA set
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)  ## one federated round against a plain loop and Flower
+	$(BIN)/python benchmarks/rounds.py
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:  ## remove the environments and caches; runs/ stays
+	rm -rf .venv .venv-* build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

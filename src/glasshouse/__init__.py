@@ -1,0 +1,1 @@
+"""Glasshouse measures what a federated model gives away."""

@@ -1,5 +1,6 @@
 """Labelled images in memory."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,10 @@ class Images:
             which = torch.from_numpy(which)
         return Images(self.x[which], self.y[which], self.classes, self.names)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as arrays, which workers map into their memory instead of copying."""
+        return _from_arrays, (self.x.numpy(), self.y.numpy(), self.classes, self.names)
+
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width."""
@@ -39,33 +44,63 @@ class Images:
         return torch.bincount(self.y, minlength=self.classes)
 
 
-def checked(images: Images, source: str) -> Images:
-    """Return `images` if they keep the rules of the class; `source` is named in the error if not."""
+def _from_arrays(x: np.ndarray, y: np.ndarray, classes: int, names: tuple[str, ...]) -> Images:
+    return Images(torch.from_numpy(x), torch.from_numpy(y), classes, names)
+
+
+def checked(images: Images, source: str, *, every_class: bool = True) -> Images:
+    """Return `images` if they keep the rules of the class; `source` is named in the error if not.
+
+    `every_class` asks for at least one image of each class, as training data need.
+    """
     x, y = images.x, images.y
     if x.ndim != 4 or len(x) != len(y) or y.ndim != 1:
         raise BadInput(
             f"{source}: images of shape {tuple(x.shape)} with labels of shape {tuple(y.shape)}; "
             "give images as (N, C, H, W) or (N, H, W, C) and one label for each"
         )
-    if len(y) == 0:
+    if x.numel() == 0:
         raise BadInput(f"{source}: no images; give at least one for each class")
-    if not torch.isfinite(x).all():
+    if x.dtype != torch.float32 or y.dtype != torch.int64:
+        raise BadInput(
+            f"{source}: images of type {x.dtype} with labels of type {y.dtype}; "
+            "give float32 images in [0, 1] and int64 labels"
+        )
+    _check_pixels(x, source)
+    _check_labels(images, source, every_class)
+    return images
+
+
+def _check_pixels(x: Tensor, source: str) -> None:
+    low, high = (float(bound) for bound in x.aminmax())
+    if not (math.isfinite(low) and math.isfinite(high)):
         bad = int((~torch.isfinite(x)).flatten(1).any(1).nonzero()[0, 0])
         raise BadInput(f"{source}: image {bad} has NaN or infinite pixels; remove or repair it")
-    low, high = float(x.min()), float(x.max())
     if low < 0 or high > 1:
         raise BadInput(f"{source}: pixels from {low:g} to {high:g}; floats must lie in [0, 1], or use uint8")
-    outside = ((y < 0) | (y >= images.classes)).nonzero()
+
+
+def _check_labels(images: Images, source: str, every_class: bool) -> None:
+    y, classes = images.y, images.classes
+    if classes < 2:
+        raise BadInput(f"{source}: {classes} class; a classifier needs images of at least two classes")
+    outside = ((y < 0) | (y >= classes)).nonzero()
     if len(outside):
         first = int(outside[0, 0])
         raise BadInput(
             f"{source}: label {int(y[first])} of image {first} is out of range; "
-            f"labels must lie in 0..{images.classes - 1}"
+            f"labels must lie in 0..{classes - 1}"
+        )
+    if not every_class:
+        return
+    if classes > len(y):  # counting would need memory for every class number up to the largest label
+        raise BadInput(
+            f"{source}: labels up to {classes - 1} for only {len(y)} images; "
+            "every class needs at least one image: renumber the labels from 0 without gaps"
         )
     empty = (images.label_counts() == 0).nonzero().flatten().tolist()
     if empty:
         raise BadInput(
-            f"{source}: class {empty[0]} has no image; every class from 0 to {images.classes - 1} "
+            f"{source}: class {empty[0]} has no image; every class from 0 to {classes - 1} "
             "needs at least one: renumber the labels or add images"
         )
-    return images

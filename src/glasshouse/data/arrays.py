@@ -1,0 +1,111 @@
+"""Turn a user's arrays, or an .npz file of them, into a data set."""
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from glasshouse.data.dataset import Dataset, from_pool, unit_pixels
+from glasshouse.data.formats import first_line
+from glasshouse.errors import BadInput
+
+CHANNELS = (1, 3)
+
+
+def from_arrays(
+    name: str,
+    train: tuple[Any, Any],
+    test: tuple[Any, Any] | None = None,
+    users: Any = None,
+    *,
+    source: str,
+) -> Dataset:
+    """A data set from pairs (images, labels) of arrays or tensors.
+
+    Images are (N, H, W, C), (N, C, H, W) or (N, H, W) with one or three channels, uint8 or float in [0, 1].
+    """
+    pairs = [_pair(*train, source)]
+    if test is not None:
+        pairs.append(_pair(*test, f"{source} (test images)"))
+    shapes = {x.shape[1:] for x, _ in pairs}
+    if len(shapes) > 1:
+        raise BadInput(f"{source}: training and test images differ in shape: {shapes}; give both the same")
+    return from_pool(
+        name,
+        unit_pixels([x for x, _ in pairs]),
+        np.concatenate([y for _, y in pairs]),
+        source=source,
+        tests=len(pairs[1][1]) if test is not None else 0,
+        users=None if users is None else np.asarray(users),
+    )
+
+
+def read_npz(path: Path) -> Dataset:
+    """A data set from `x`, `y` and, if there, `x_test`, `y_test` and `user` of an .npz file."""
+    if not path.is_file():
+        raise BadInput(f"data {str(path)!r}: no such file; give the path of an .npz file with x and y")
+    arrays = _load_npz(path)
+    missing = [key for key in ("x", "y") if key not in arrays]
+    if ("x_test" in arrays) != ("y_test" in arrays):
+        missing += [key for key in ("x_test", "y_test") if key not in arrays]
+    if missing:
+        raise BadInput(
+            f"{path}: no array {missing[0]!r} beside {', '.join(sorted(arrays)) or 'none'}; save it with "
+            "numpy.savez(path, x=images, y=labels), and x_test with y_test if there are test images"
+        )
+    test = (arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
+    return from_arrays(path.stem, (arrays["x"], arrays["y"]), test, arrays.get("user"), source=str(path))
+
+
+def _load_npz(path: Path) -> dict[str, np.ndarray]:
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise BadInput(f"{path}: holds one array, not an archive; save it with numpy.savez(path, x=..., y=...)")
+        with archive:
+            return {key: archive[key] for key in archive.files}
+    except BadInput:
+        raise
+    except (ValueError, EOFError, KeyError, zlib.error, zipfile.BadZipFile) as error:
+        raise BadInput(
+            f"{path}: cannot be read ({first_line(error)}); save plain arrays with numpy.savez, no objects"
+        ) from error
+
+
+def _pair(x: Any, y: Any, source: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images as (N, C, H, W) and integer labels as (N,), one for each image."""
+    x, y = _array(x, source), _array(y, source)
+    if x.dtype != np.uint8 and not np.issubdtype(x.dtype, np.floating):
+        raise BadInput(f"{source}: pixels of type {x.dtype}; give uint8 from 0 to 255 or floats in [0, 1]")
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if not np.issubdtype(y.dtype, np.integer):
+        raise BadInput(f"{source}: labels of type {y.dtype}; give class numbers 0, 1, ... as integers")
+    if y.ndim != 1 or x.ndim not in (3, 4) or len(x) != len(y) or x.size == 0:
+        raise BadInput(
+            f"{source}: images of shape {x.shape} with labels of shape {y.shape}; "
+            "give images as (N, H, W, C), (N, C, H, W) or (N, H, W) and one label for each"
+        )
+    return _channels_first(x, source), y
+
+
+def _array(values: Any, source: str) -> np.ndarray:
+    if isinstance(values, Tensor):
+        return values.detach().cpu().numpy()
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise BadInput(f"{source}: not an array ({first_line(error)}); give images of one size") from error
+
+
+def _channels_first(x: np.ndarray, source: str) -> np.ndarray:
+    if x.ndim == 3:
+        return x[:, None]
+    if x.shape[1] in CHANNELS:
+        return x
+    if x.shape[3] in CHANNELS:
+        return x.transpose(0, 3, 1, 2)
+    raise BadInput(f"{source}: images of shape {x.shape[1:]}; they must have one (grey) or three (RGB) channels")

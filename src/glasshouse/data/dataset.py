@@ -1,0 +1,102 @@
+"""A named data set in memory: what was published for training and, where there is one, for testing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glasshouse.data.images import Images, checked
+from glasshouse.errors import BadInput
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images to train on, the official test images if any, and who each training image belongs to.
+
+    `users` holds one id for each training image, shape (len(train),), or is None.
+    """
+
+    name: str
+    train: Images
+    test: Images | None = None
+    users: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        train, test, users = self.train, self.test, self.users
+        if test is not None and (train.x.shape[1:] != test.x.shape[1:] or train.classes != test.classes):
+            raise BadInput(
+                f"{self.name}: training images {tuple(train.x.shape[1:])} of {train.classes} classes, test images "
+                f"{tuple(test.x.shape[1:])} of {test.classes}; give both the same shape and classes"
+            )
+        if users is not None and users.shape != (len(train),):
+            raise BadInput(
+                f"{self.name}: users of shape {users.shape} for {len(train)} training images; "
+                "give one user id for each"
+            )
+
+    @property
+    def pool(self) -> Images:
+        """Training images, then test images; a view when they lie side by side in memory, else a copy."""
+        train, test = self.train, self.test
+        if test is None:
+            return train
+        x = _joined(train.x, test.x)
+        return Images(x, torch.cat([train.y, test.y]), train.classes, train.names)
+
+
+def from_pool(
+    name: str,
+    x: Tensor,
+    y: np.ndarray,
+    *,
+    source: str,
+    tests: int = 0,
+    classes: int | None = None,
+    names: tuple[str, ...] = (),
+    users: np.ndarray | None = None,
+) -> Dataset:
+    """Check images `x` with labels `y` and make a data set of them; the last `tests` are the test images.
+
+    Train and test are views of `x`, so that no second copy of the pixels is ever needed.
+    Without `classes` there are as many as the largest training label says.
+    """
+    labels = torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64))
+    cut = len(labels) - tests
+    if classes is None:
+        classes = int(labels[:cut].max()) + 1 if cut else 0
+    train = checked(Images(x[:cut], labels[:cut], classes, names), source)
+    test = None
+    if tests:
+        test = checked(
+            Images(x[cut:], labels[cut:], classes, names), f"{source} (test images)", every_class=False
+        )
+    return Dataset(name, train, test, users)
+
+
+def unit_pixels(parts: Sequence[np.ndarray]) -> Tensor:
+    """Put uint8 (0..255) or float parts, each (N, C, H, W), one after another as float32 in [0, 1]."""
+    x = torch.empty((sum(map(len, parts)), *parts[0].shape[1:]))
+    start = 0
+    for part in parts:
+        goal = x[start : start + len(part)]
+        if part.dtype == np.uint8:
+            torch.div(torch.from_numpy(part), 255, out=goal)
+        else:
+            goal.copy_(torch.from_numpy(part))
+        start += len(part)
+    return x
+
+
+def _joined(first: Tensor, second: Tensor) -> Tensor:
+    adjacent = (
+        first.is_contiguous()
+        and second.is_contiguous()
+        and first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
+        and second.storage_offset() == first.storage_offset() + first.numel()
+    )
+    if not adjacent:
+        return torch.cat([first, second])
+    shape = (len(first) + len(second), *first.shape[1:])
+    return first.as_strided(shape, first.stride(), first.storage_offset())

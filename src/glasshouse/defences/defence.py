@@ -1,0 +1,52 @@
+"""What a client or a server can do to give less away."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from glasshouse.learning.fit import Transform
+from glasshouse.learning.layout import Layout
+
+
+class Defence:
+    """Up to three hooks, each of which changes nothing unless overridden."""
+
+    def on_batch(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """Change a client's training batch, shape (B, C, H, W)."""
+        return x
+
+    def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
+        """Change what a client sends, shape (P,)."""
+        return delta
+
+    def on_aggregate(self, mean: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
+        """Change the weighted mean of the updates before the server uses it, shape (P,)."""
+        return mean
+
+
+class Stack(Defence):
+    """Several defences, applied in order."""
+
+    def __init__(self, defences: Sequence[Defence]) -> None:
+        self.defences = tuple(defences)
+
+    def on_batch(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        for defence in self.defences:
+            x = defence.on_batch(x, rng)
+        return x
+
+    def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
+        for defence in self.defences:
+            delta = defence.on_update(delta, layout, rng)
+        return delta
+
+    def on_aggregate(self, mean: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
+        for defence in self.defences:
+            mean = defence.on_aggregate(mean, layout, rng)
+        return mean
+
+    def batch_transform(self) -> Transform | None:
+        """The transformation of training batches, or nothing where no defence has one."""
+        touched = any(type(defence).on_batch is not Defence.on_batch for defence in self.defences)
+        return self.on_batch if touched else None

@@ -1,0 +1,157 @@
+"""The round loop: choose, send, train, deliver, combine."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glasshouse.data.split import Split
+from glasshouse.defences.defence import Stack
+from glasshouse.errors import BadInput
+from glasshouse.federation.channels import Channel, Plain, sum_in_order
+from glasshouse.federation.clients import Block, Devices, train_block
+from glasshouse.federation.history import History, Observed, Record, Round
+from glasshouse.federation.strategies.fedavg import FedAvg
+from glasshouse.federation.strategies.strategy import Strategy
+from glasshouse.federation.updates import Delivery, Update, blocks
+from glasshouse.learning.engine import Engine
+from glasshouse.learning.fit import laid_out
+from glasshouse.learning.layout import Layout
+from glasshouse.learning.recipe import Recipe
+from glasshouse.learning.scoring import Examiner
+from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
+from glasshouse.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How long a federation runs and what is watched meanwhile.
+
+    A fraction `fraction` of the clients takes part in each round; the run ends after `rounds`, or when the
+    global test accuracy reaches `target_accuracy`. Each participant's model is scored on `local_test` test
+    images (0: on none). The server's view is kept for the rounds in `observe`.
+    """
+
+    rounds: int = 10
+    fraction: float = 1.0
+    target_accuracy: float | None = None
+    local_test: int = 1000
+    observe: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise BadInput(f"rounds = {self.rounds} is out of range; it must be at least 1")
+        if not 0 < self.fraction <= 1:
+            raise BadInput(f"fraction = {self.fraction} is out of range; it must lie in (0, 1]")
+
+    def participants(self, clients: int) -> int:
+        """How many of `clients` take part in a round."""
+        return max(1, math.floor(self.fraction * clients + 0.5))
+
+
+class Federation:
+    """Clients with their data, a server with a strategy, and the channel between them."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        split: Split,
+        recipe: Recipe,
+        *,
+        engine: Engine,
+        strategy: Strategy | None = None,
+        defences: Stack | None = None,
+        channel: Channel | None = None,
+        local_test: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.strategy = strategy or FedAvg()
+        self.defences = defences or Stack([])
+        self.channel = channel or Plain()
+        self.layout = Layout.of(model)
+        self.recipe = self.strategy.local(recipe)
+        self.sizes = [len(indices) for indices in split.clients]
+        self._engine = engine
+        self._seed = seed
+        module = laid_out(deepcopy(model))
+        self._devices = engine.share(
+            Devices(
+                model=module,
+                layout=self.layout,
+                pool=split.pool,
+                clients=split.clients,
+                local_test=split.test[:local_test],
+                recipe=recipe,
+                strategy=self.strategy,
+                defences=self.defences,
+            )
+        )
+        self.examiner = Examiner(module, split.pool[split.test], engine)
+
+    def exchange(
+        self, sent: Tensor, clients: Sequence[int], number: int, *, keep_updates: bool = True
+    ) -> tuple[Delivery, float | None]:
+        """Send a model to `clients` and return what the channel delivers, and their mean local accuracy."""
+        samples = sum(self.sizes[client] for client in clients)
+        whole = keep_updates or not self.channel.shows_updates
+        parcel = self._engine.share((sent.numpy(), self.strategy.brief(number, sent)))
+        groups = blocks(clients)
+        seed = derive(self._seed, "round", number)
+        jobs = [Block(self._devices, parcel, group, samples, seed, whole) for group in groups]
+        trained = list(self._engine.map(train_block, jobs))
+        parcel.remove()
+
+        accuracies = [accuracy for result in trained for accuracy in result.accuracies]
+        acc_local = sum(accuracies) / len(accuracies) if accuracies else None
+        deltas = [torch.from_numpy(result.deltas) for result in trained]
+        if whole:
+            rows = zip(clients, torch.cat(deltas))
+            delivery = self.channel.deliver([Update(k, self.sizes[k], delta) for k, delta in rows])
+        else:
+            delivery = Delivery(sum_in_order(deltas), samples, tuple(clients))
+        return self._defended(delivery, seed), acc_local
+
+    def run(
+        self,
+        start: Tensor,
+        plan: Plan,
+        *,
+        record: Record | None = None,
+        progress: Progress | None = None,
+        label: str = "federation",
+    ) -> History:
+        """Run the rounds of `plan` from the model `start`, shape (P,); continues where `record` stopped."""
+        record = record or Record()
+        history = record.load() or History(start)
+        self.strategy.restore(history.memory)
+        count = plan.participants(len(self.sizes))
+        with (progress or Progress(quiet=True)).task(label, plan.rounds, done=len(history.rounds)) as task:
+            while not _finished(history, plan):
+                number = len(history.rounds)
+                rng = numpy_rng(self._seed, "choose", number)
+                chosen = self.strategy.choose(number, len(self.sizes), count, rng)
+                watched = number in plan.observe
+                delivery, acc_local = self.exchange(history.vector, chosen, number, keep_updates=watched)
+                if watched:
+                    record.observe(Observed(number, history.vector, delivery))
+                vector = self.strategy.combine(history.vector, delivery)
+                row = Round(number, tuple(chosen), self.examiner.accuracy(vector), acc_local)
+                history = History(vector, (*history.rounds, row), self.strategy.state())
+                record.save(history)
+                task.advance()
+        return history
+
+    def _defended(self, delivery: Delivery, seed: int) -> Delivery:
+        mean = self.defences.on_aggregate(delivery.mean, self.layout, torch_rng(seed, "aggregate"))
+        return dataclasses.replace(delivery, mean=mean)
+
+
+def _finished(history: History, plan: Plan) -> bool:
+    if not history.rounds:
+        return False
+    reached = plan.target_accuracy is not None and history.rounds[-1].acc_global >= plan.target_accuracy
+    return reached or len(history.rounds) >= plan.rounds

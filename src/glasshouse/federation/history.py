@@ -1,0 +1,96 @@
+"""What a federation leaves behind: its curve, what the server saw, and a checkpoint after every round."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from glasshouse.federation.updates import Delivery, Update
+from glasshouse.store import read_tensors, write_tensors
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round's figures; `acc_local` is null where no local model was scored."""
+
+    number: int
+    clients: tuple[int, ...]
+    acc_global: float
+    acc_local: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """One round as the server saw it: the model sent, shape (P,), and what arrived."""
+
+    number: int
+    sent: Tensor
+    delivery: Delivery
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """A federation so far: the current global model, shape (P,), the curve and the strategy's memory."""
+
+    vector: Tensor
+    rounds: tuple[Round, ...] = ()
+    memory: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+
+
+class Record:
+    """Keeps a federation's history and the observed rounds in a folder, or in memory where none is given."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._observed: dict[int, Observed] = {}
+
+    def save(self, history: History) -> None:
+        """Replace the checkpoint."""
+        if self._folder is None:
+            return
+        memory = {f"memory.{name}": tensor for name, tensor in history.memory.items()}
+        rounds = json.dumps([dataclasses.asdict(row) for row in history.rounds])
+        write_tensors(self._folder / "latest.safetensors", {"global": history.vector} | memory, {"rounds": rounds})
+
+    def load(self) -> History | None:
+        """The history at the last checkpoint, if there is one."""
+        if self._folder is None or not (self._folder / "latest.safetensors").exists():
+            return None
+        tensors, notes = read_tensors(self._folder / "latest.safetensors")
+        rows = [Round(**row | {"clients": tuple(row["clients"])}) for row in json.loads(notes["rounds"])]
+        vector = tensors.pop("global")
+        memory = {name.removeprefix("memory."): tensor for name, tensor in tensors.items()}
+        return History(vector, tuple(rows), memory)
+
+    def observe(self, observed: Observed) -> None:
+        """Keep what the server saw in one round."""
+        if self._folder is None:
+            self._observed[observed.number] = observed
+            return
+        delivery = observed.delivery
+        tensors = {"sent": observed.sent, "mean": delivery.mean}
+        samples = [update.samples for update in delivery.updates or ()]
+        if delivery.updates is not None:
+            tensors["deltas"] = torch.stack([update.delta for update in delivery.updates])
+        notes = {"clients": list(delivery.clients), "samples": delivery.samples, "each": samples}
+        write_tensors(self._round_file(observed.number), tensors, {"round": json.dumps(notes)})
+
+    def observed(self, number: int) -> Observed:
+        """What the server saw in round `number`."""
+        if self._folder is None:
+            return self._observed[number]
+        tensors, metadata = read_tensors(self._round_file(number))
+        notes = json.loads(metadata["round"])
+        updates = None
+        if "deltas" in tensors:
+            columns = zip(notes["clients"], notes["each"], tensors["deltas"])
+            updates = tuple(Update(client, samples, delta) for client, samples, delta in columns)
+        delivery = Delivery(tensors["mean"], notes["samples"], tuple(notes["clients"]), updates)
+        return Observed(number, tensors["sent"], delivery)
+
+    def _round_file(self, number: int) -> Path:
+        assert self._folder is not None
+        return self._folder / f"round-{number:04d}.safetensors"

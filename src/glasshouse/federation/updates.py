@@ -1,0 +1,52 @@
+"""What travels in a round: a client's update, and what the server gets to see of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """What one client sends: its change of the model, shape (P,), and how many samples it trained on."""
+
+    client: int
+    samples: int
+    delta: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Delivery:
+    """What the channel hands to the server after a round.
+
+    `mean` is the sum of the clients' deltas weighted by N_k / N, shape (P,); `updates` the single ones,
+    where the channel shows them.
+    """
+
+    mean: Tensor
+    samples: int
+    clients: tuple[int, ...]
+    updates: tuple[Update, ...] | None = None
+
+
+def weighted_sum(updates: Iterable[Update], samples: int) -> Tensor:
+    """Sum of the deltas, each weighted by its share of `samples`, in the order given."""
+    total: Tensor | None = None
+    for update in updates:
+        share = update.samples / samples
+        total = update.delta * share if total is None else total.add_(update.delta, alpha=share)
+    assert total is not None
+    return total
+
+
+def blocks(clients: Iterable[int], count: int = 8) -> list[tuple[int, ...]]:
+    """Group `clients` into at most `count` blocks of nearly equal size.
+
+    Sums run within blocks first and over blocks after, so that they come out the same for any number of
+    workers; eight blocks keep two to eight workers busy and few vectors on the way.
+    """
+    clients = list(clients)
+    count = min(count, len(clients))
+    sizes = [len(clients) // count + (position < len(clients) % count) for position in range(count)]
+    return [tuple(int(client) for client in block) for block in torch.tensor(clients).split(sizes)]

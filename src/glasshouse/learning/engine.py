@@ -1,0 +1,123 @@
+"""Many independent jobs at once: clients of a round, shadow models, restarts, cells.
+
+Jobs go through joblib to local processes, Ray or Dask. Each job carries its own seed and results come back in
+order, so the numbers do not depend on the number of workers or on the backend.
+"""
+
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+import joblib
+import torch
+
+from glasshouse.errors import BadInput
+from glasshouse.learning.shared import Shared
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+Backend = Literal["processes", "ray", "dask"]
+
+WORKER_ENVIRONMENT = {
+    # Large batches otherwise spend a third of their time returning memory to the system and taking it again.
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "100000000000",
+}
+
+
+class Engine:
+    """Maps functions over jobs; a context manager, so that its workers end with it.
+
+    One worker means this process: no copies, easy to debug, the same numbers.
+    """
+
+    def __init__(self, workers: int | None = None, backend: Backend = "processes") -> None:
+        if workers is not None and workers < 1:
+            raise BadInput(f"workers = {workers} is out of range; it must be at least 1")
+        self.workers = workers or os.cpu_count() or 1
+        self.backend = backend
+        self._parallel: Any = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._names = itertools.count()
+
+    def __enter__(self) -> "Engine":
+        torch.set_num_threads(1)
+        if self.workers == 1 and self.backend == "processes":
+            return self
+        if self.backend == "processes":
+            for key, value in WORKER_ENVIRONMENT.items():
+                os.environ.setdefault(key, value)
+            self._folder = tempfile.TemporaryDirectory(prefix="glasshouse-")
+        self._parallel = joblib.Parallel(
+            n_jobs=self.workers,
+            backend=_register(self.backend),
+            return_as="generator",
+            batch_size=1,
+            max_nbytes=None,
+        )
+        self._parallel.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._parallel is not None:
+            self._parallel.__exit__(kind, error, trace)
+            self._parallel = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def map(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
+        """`function(job)` for each job, in the order of the jobs."""
+        if self._parallel is None:
+            return map(function, jobs)
+        results: Iterator[Result] = self._parallel(joblib.delayed(_run)(function, job) for job in jobs)
+        return results
+
+    def share(self, value: Any) -> Shared:
+        """A handle to `value` that many jobs can carry cheaply; each worker reads it once."""
+        if self._folder is None:
+            return Shared.inline(value)
+        return Shared.in_file(value, Path(self._folder.name) / str(next(self._names)))
+
+
+def _run(function: Callable[[Job], Result], job: Job) -> Result:
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
+    return function(job)
+
+
+def _register(backend: Backend) -> str:
+    """Make joblib know `backend` and return joblib's name for it."""
+    try:
+        if backend == "ray":
+            from ray.util.joblib import register_ray
+
+            register_ray()
+        elif backend == "dask":
+            from distributed import Client
+
+            Client.current(allow_global=True) if _has_dask_client() else Client(processes=True)
+    except ImportError as error:
+        raise BadInput(
+            f"engine {backend!r} is not installed ({error}); run pip install 'glasshouse[{backend}]'"
+        ) from error
+    return "loky" if backend == "processes" else backend
+
+
+def _has_dask_client() -> bool:
+    from distributed import get_client
+
+    try:
+        get_client()
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,65 @@
+"""The numbers of a training run, and the optimiser and schedule they name."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from glasshouse.errors import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a model is trained on one data set.
+
+    `steps` bounds the number of optimiser steps, whatever the epochs; `batch_size` 0 means all data at once.
+    `schedule` anneals the learning rate over the run: "constant", or "cosine" down to zero.
+    """
+
+    epochs: int = 1
+    steps: int | None = None
+    batch_size: int = 32
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    lr: float = 0.05
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: Literal["constant", "cosine"] = "constant"
+
+    def __post_init__(self) -> None:
+        _require("epochs", self.epochs, self.epochs >= 1, "at least 1")
+        _require("steps", self.steps, self.steps is None or self.steps >= 1, "at least 1")
+        _require("batch_size", self.batch_size, self.batch_size >= 0, "at least 1, or 0 for all data at once")
+        _require("lr", self.lr, math.isfinite(self.lr) and self.lr > 0, "above 0")
+        _require("momentum", self.momentum, 0 <= self.momentum < 1, "in [0, 1)")
+        _require("weight_decay", self.weight_decay, self.weight_decay >= 0, "at least 0")
+
+    def batch(self, samples: int) -> int:
+        """The batch size on a data set of `samples` images."""
+        return min(self.batch_size or samples, samples)
+
+    def total_steps(self, samples: int) -> int:
+        """How many optimiser steps a run over `samples` images takes."""
+        steps = self.epochs * math.ceil(samples / self.batch(samples))
+        return steps if self.steps is None else min(self.steps, steps)
+
+    def make_optimiser(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+        """The optimiser at the recipe's starting learning rate."""
+        if self.optimiser == "adam":
+            return torch.optim.Adam(parameters, self.lr, weight_decay=self.weight_decay, fused=True)
+        return torch.optim.SGD(
+            parameters, self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
+        )
+
+    def lr_at(self, step: int, total: int) -> float:
+        """The learning rate of step `step` out of `total`."""
+        if self.schedule == "cosine":
+            return self.lr * 0.5 * (1 + math.cos(math.pi * step / total))
+        return self.lr
+
+
+def _require(key: str, value: object, holds: bool, rule: str) -> None:
+    if not holds:
+        raise BadInput(f"{key} = {value!r} is out of range; it must be {rule}")

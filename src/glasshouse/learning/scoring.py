@@ -1,0 +1,49 @@
+"""Scoring a model on a test set with all workers."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glasshouse.data.images import Images
+from glasshouse.learning.engine import Engine
+from glasshouse.learning.evaluate import hits
+from glasshouse.learning.layout import write_vector
+from glasshouse.learning.shared import Shared
+
+PORTION = 1000
+"""Test images a job scores: ten jobs for the usual 10,000."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Portion:
+    exam: Shared
+    vector: Shared
+    start: int
+
+
+class Examiner:
+    """Scores states of one architecture on one test set; each worker receives both once."""
+
+    def __init__(self, model: nn.Module, test: Images, engine: Engine) -> None:
+        self._engine = engine
+        self._exam = engine.share((model, test))
+        self._count = len(test)
+
+    def hits(self, vector: Tensor) -> Tensor:
+        """Which test images the model in state `vector`, shape (P,), classifies correctly, bool (N,)."""
+        parcel = self._engine.share(vector.numpy())
+        jobs = [_Portion(self._exam, parcel, start) for start in range(0, self._count, PORTION)]
+        parts = list(self._engine.map(_score, jobs))
+        parcel.remove()
+        return torch.cat(parts)
+
+    def accuracy(self, vector: Tensor) -> float:
+        """The share of test images classified correctly."""
+        return self.hits(vector).double().mean().item()
+
+
+def _score(job: _Portion) -> Tensor:
+    model, test = job.exam.get()
+    write_vector(model, torch.from_numpy(job.vector.get()))
+    return hits(model, test[job.start : job.start + PORTION])

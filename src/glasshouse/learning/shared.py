@@ -1,0 +1,59 @@
+"""Values that many jobs read: written to a file once and mapped into each worker's memory."""
+
+import mmap
+import pickle
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from joblib.externals import cloudpickle
+
+ALIGNMENT = 64
+
+
+class Shared:
+    """A picklable handle to a value.
+
+    Arrays lie in the file as they lie in memory, so a worker maps them instead of copying; they are
+    copy-on-write there. Inline, for one process or a cluster without a shared disk, the handle is the value.
+    """
+
+    def __init__(self, value: Any, path: Path | None, spans: tuple[tuple[int, int], ...]) -> None:
+        self._value = value
+        self._path = path
+        self._spans = spans
+
+    @classmethod
+    def inline(cls, value: Any) -> "Shared":
+        """A handle that carries the value itself."""
+        return cls(value, None, ())
+
+    @classmethod
+    def in_file(cls, value: Any, path: Path) -> "Shared":
+        """Write `value` to `path` and return a handle that carries the path."""
+        arrays: list[pickle.PickleBuffer] = []
+        head = cloudpickle.dumps(value, protocol=5, buffer_callback=arrays.append)
+        spans = []
+        with path.open("wb") as file:
+            for part in (head, *(array.raw() for array in arrays)):
+                file.seek(-(-file.tell() // ALIGNMENT) * ALIGNMENT)
+                spans.append((file.tell(), file.tell() + len(part)))
+                file.write(part)
+        return cls(None, path, tuple(spans))
+
+    def get(self) -> Any:
+        """The value; a worker reads each file once."""
+        return self._value if self._path is None else _read(self._path, self._spans)
+
+    def remove(self) -> None:
+        """Delete the file; workers that have mapped it keep it until they forget it."""
+        if self._path is not None:
+            self._path.unlink()
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, spans: tuple[tuple[int, int], ...]) -> Any:
+    with path.open("rb") as file:
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    head, *arrays = (view[start:stop] for start, stop in spans)
+    return pickle.loads(head, buffers=arrays)

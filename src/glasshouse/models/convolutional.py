@@ -1,0 +1,130 @@
+"""Plain convolutional networks: LeNet, and those of the batch-robustness and the ATS papers.
+
+Where a paper pools after ReLU these pool before it: both are monotone, so the function is the same, on fewer
+pixels. Convolutions are unpadded as printed, but images with a side under 16 are padded to keep their size.
+"""
+
+from itertools import pairwise
+
+from torch import nn
+
+from glasshouse.models.shapes import LENET_SIDE, Shape, check_side
+
+UNPADDED_SIDE = 16
+"""The smallest side that `lenet` and `stdcnn` can take without padding."""
+
+
+def lenet(shape: Shape, classes: int) -> nn.Module:
+    """LeNet: two 5x5 convolutions (10, 20) with pooling, then 50 neurons; 21,840 parameters on MNIST.
+
+    Images with a side under 16 (the 8x8 digits) are padded by 2 before each convolution.
+    """
+    check_side("lenet", shape, LENET_SIDE)
+    padding, margin = (2, 0) if _small(shape) else (0, 4)
+    height, width = (((side - margin) // 2 - margin) // 2 for side in shape[1:])
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 10, 5, padding=padding),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(10, 20, 5, padding=padding),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(20 * height * width, 50),
+        nn.ReLU(),
+        nn.Linear(50, classes),
+    )
+
+
+def m1(shape: Shape, classes: int) -> nn.Module:
+    """M1 of the batch-robustness paper: two 5x5 convolutions of 20, no pooling, then 500 neurons.
+
+    Images with a side under 16 are padded by 2 before each convolution.
+    """
+    padding, margin = (2, 0) if _small(shape) else (0, 8)
+    height, width = (side - margin for side in shape[1:])
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 20, 5, padding=padding),
+        nn.ReLU(),
+        nn.Conv2d(20, 20, 5, padding=padding),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(20 * height * width, 500),
+        nn.ReLU(),
+        nn.Linear(500, classes),
+    )
+
+
+def stdcnn(shape: Shape, classes: int) -> nn.Module:
+    """StdCNN of the batch-robustness paper: four 3x3 convolutions (10, 10, 20, 20), 50 neurons, dropout.
+
+    Images with a side under 16 are padded by 1 before each convolution.
+    """
+    check_side("stdcnn", shape, 4)
+    padding, margin = (1, 0) if _small(shape) else (0, 4)
+    height, width = (((side - margin) // 2 - margin) // 2 for side in shape[1:])
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 10, 3, padding=padding),
+        nn.ReLU(),
+        nn.Conv2d(10, 10, 3, padding=padding),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(10, 20, 3, padding=padding),
+        nn.ReLU(),
+        nn.Conv2d(20, 20, 3, padding=padding),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(20 * height * width, 50),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(50, classes),
+    )
+
+
+def c1(shape: Shape, classes: int) -> nn.Module:
+    """C1 of the batch-robustness paper: two 5x5 convolutions of 64 with batch norm, then 384 and 192 neurons.
+
+    The table gives neither padding nor stride: as in the code that Yao et al. (2018) released, convolutions
+    keep the size and the 3x3 pooling halves it. Batch norm stands after the pooling, as the table has it.
+    """
+    channels, height, width = shape
+    layers: list[nn.Module] = []
+    for inputs in (channels, 64):
+        layers += [
+            nn.Conv2d(inputs, 64, 5, padding=2),
+            nn.MaxPool2d(3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.BatchNorm2d(64),
+        ]
+    return nn.Sequential(
+        *layers,
+        nn.Flatten(),
+        nn.Linear(64 * -(-height // 4) * -(-width // 4), 384),
+        nn.ReLU(),
+        nn.Linear(384, 192),
+        nn.ReLU(),
+        nn.Linear(192, classes),
+    )
+
+
+def convnet(shape: Shape, classes: int) -> nn.Module:
+    """ConvNet of the gradient-inversion papers: eight 3x3 convolutions with batch norm, 3.1M parameters.
+
+    Widths 64, 128, 128, 256 x 5, with 3x3 pooling after the sixth and the eighth, as the code of Geiping et
+    al. (2020) runs it (3,112,420 parameters on CIFAR-100).
+    """
+    check_side("convnet", shape, 9)
+    channels, height, width = shape
+    widths = (channels, 64, 128, 128, 256, 256, 256, 256, 256)
+    layers: list[nn.Module] = []
+    for place, (inputs, outputs) in enumerate(pairwise(widths), start=1):
+        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs)]
+        layers += [nn.MaxPool2d(3)] if place in (6, 8) else []
+        layers += [nn.ReLU()]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(256 * (height // 9) * (width // 9), classes))
+
+
+def _small(shape: Shape) -> bool:
+    """Whether unpadded convolutions would leave nothing of an image."""
+    return min(shape[1:]) < UNPADDED_SIDE

@@ -1,0 +1,201 @@
+"""A user's own model and weights, checked before anything is trained or attacked."""
+
+import inspect
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from glasshouse.errors import BadInput
+from glasshouse.models import build
+from glasshouse.models.shapes import Shape, check_classes, check_shape
+from glasshouse.registry import import_users
+
+FORM = "package.module:factory"
+
+
+def load_model(spec: str, shape: Shape, classes: int) -> nn.Module:
+    """The network `spec` names, for images of `shape` (channels, height, width), giving (N, classes) logits.
+
+    `spec` is a name of the zoo or a user's `package.module:factory`. Such a factory is called with those of
+    `shape` and `classes` that it names, with both if it has two required arguments, else with none.
+    """
+    if ":" not in spec:
+        if "." in spec:
+            raise BadInput(f"model {spec!r} is not of the zoo; write your own as {FORM}")
+        return build(spec, shape, classes)
+    check_shape(shape)
+    check_classes(classes)
+    model = _call(_factory(spec), spec, shape, classes)
+    if not isinstance(model, nn.Module):
+        raise BadInput(f"model {spec!r}: the factory gave {type(model).__name__}; return a torch.nn.Module")
+    _check_output(model, spec, shape, classes)
+    return model
+
+
+def load_weights(model: nn.Module, path: str | Path) -> None:
+    """Put the weights in `path`, a `.safetensors`, `.pt` or `.pth` file of a state dict, into `model`.
+
+    The model is left as it was unless every tensor has its name and shape and is finite.
+    """
+    path = Path(path)
+    saved = _read(path)
+    own = model.state_dict()
+    _check_names(path, saved, own)
+    weights = {name: _fitting(path, name, saved[name], tensor) for name, tensor in own.items()}
+    model.load_state_dict(weights)
+
+
+def _factory(spec: str) -> Callable[..., Any]:
+    module, _, attribute = spec.partition(":")
+    if not all(part.isidentifier() for part in [*module.split("."), attribute]):
+        raise BadInput(f"model {spec!r} cannot be imported; write your own as {FORM}")
+    try:
+        factory = import_users(spec, "model")
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(
+            f"model {spec!r}: importing {module} failed with {_named(error)}; repair it"
+        ) from error
+    if not callable(factory) or isinstance(factory, nn.Module):
+        raise BadInput(
+            f"model {spec!r} is {type(factory).__name__}, not a factory; give a function that returns a model"
+        )
+    return factory  # type: ignore[no-any-return]
+
+
+def _call(factory: Callable[..., Any], spec: str, shape: Shape, classes: int) -> Any:
+    """What the factory returns, given the arguments it asks for."""
+    try:
+        signature = inspect.signature(factory)
+    except ValueError as error:
+        raise BadInput(f"model {spec!r}: {_named(error)}; give a Python function") from error
+    offered = {"shape": shape, "classes": classes}
+    named = {name: value for name, value in offered.items() if name in signature.parameters}
+    for positional, keywords in (((), named), ((shape, classes), {})):
+        try:
+            signature.bind(*positional, **keywords)
+        except TypeError:
+            continue
+        try:
+            return factory(*positional, **keywords)
+        except Exception as error:
+            raise BadInput(f"model {spec!r}: the factory failed with {_named(error)}; repair it") from error
+    raise BadInput(f"model {spec!r} has signature {signature}; take (shape, classes) or no arguments")
+
+
+def _check_output(model: nn.Module, spec: str, shape: Shape, classes: int) -> None:
+    """Refuse a model that does not turn two black images into two rows of finite logits."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            logits = model(torch.zeros(2, *shape))
+    except Exception as error:
+        raise BadInput(
+            f"model {spec!r} cannot take a batch of shape {(2, *shape)}: {_named(error)}; "
+            "let its factory take (shape, classes) and build to that"
+        ) from error
+    finally:
+        for module, training in modes:
+            module.training = training
+    if not isinstance(logits, Tensor):
+        raise BadInput(f"model {spec!r} returns {type(logits).__name__}; return the logits as one tensor")
+    if logits.shape != (2, classes):
+        raise BadInput(
+            f"model {spec!r} returns shape {tuple(logits.shape)} for 2 images of {classes} classes; "
+            f"return logits of shape {(2, classes)}"
+        )
+    if not logits.isfinite().all():
+        raise BadInput(f"model {spec!r} returns NaN or infinite logits for black images; check its weights")
+
+
+def _read(path: Path) -> Mapping[str, Tensor]:
+    readers: dict[str, Callable[[Path], Any]] = {
+        ".safetensors": _read_safetensors,
+        ".pt": _read_torch,
+        ".pth": _read_torch,
+    }
+    if path.suffix not in readers:
+        raise BadInput(f"weights {path}: unknown suffix {path.suffix!r}; save them as {', '.join(readers)}")
+    if not path.is_file():
+        raise BadInput(f"weights {path}: no such file; check the path")
+    try:
+        saved = readers[path.suffix](path)
+    except OSError as error:
+        raise BadInput(f"weights {path} cannot be read: {_named(error)}; check the file") from error
+    if not isinstance(saved, Mapping) or not all(map(_is_plain, saved.values())):
+        raise BadInput(
+            f"weights {path} hold {_content(saved)}, not named tensors alone; save only model.state_dict()"
+        )
+    return saved
+
+
+def _read_safetensors(path: Path) -> Any:
+    try:
+        return safetensors.torch.load_file(path)
+    except safetensors.SafetensorError as error:
+        raise BadInput(
+            f"weights {path} are not safetensors: {_named(error)}; save them with safetensors.torch.save_file"
+        ) from error
+
+
+def _read_torch(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, TypeError) as error:
+        raise BadInput(
+            f"weights {path} are damaged or hold more than tensors, and loading them could run code; "
+            "save model.state_dict() alone, best as .safetensors"
+        ) from error
+
+
+def _check_names(path: Path, saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+    missing, unexpected = sorted(own.keys() - saved.keys()), sorted(saved.keys() - own.keys())
+    if missing or unexpected:
+        faults = [
+            f"{fault} {_first(names)}"
+            for fault, names in (("lack", missing), ("have extra", unexpected))
+            if names
+        ]
+        raise BadInput(f"weights {path} {' and '.join(faults)}; give the model that they were saved from")
+
+
+def _fitting(path: Path, name: str, saved: Tensor, own: Tensor) -> Tensor:
+    """`saved` in the type of `own`, if it can stand in its place."""
+    if saved.shape != own.shape:
+        raise BadInput(
+            f"weights {path}: {name} has shape {tuple(saved.shape)}, the model's has {tuple(own.shape)}; "
+            "give the model, image shape and number of classes that they were saved from"
+        )
+    if saved.is_floating_point() != own.is_floating_point() or saved.is_complex():
+        raise BadInput(f"weights {path}: {name} is {saved.dtype}; save it as {own.dtype}")
+    converted = saved.to(own.dtype)
+    if not converted.isfinite().all():
+        raise BadInput(f"weights {path}: {name} has NaN or infinite values; give weights of a sound run")
+    return converted
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout is torch.strided and not value.is_meta
+
+
+def _content(saved: Any) -> str:
+    return _first([str(name) for name in saved]) if isinstance(saved, Mapping) else type(saved).__name__
+
+
+def _first(names: list[str]) -> str:
+    """The first three names, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _named(error: Exception) -> str:
+    """The error's type and message on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -1,0 +1,23 @@
+"""The networks that `glasshouse list models` shows."""
+
+from glasshouse.registry import Registry
+
+MODELS = Registry(
+    "model",
+    {
+        "mlp": "glasshouse.models.dense:mlp",
+        "lenet": "glasshouse.models.convolutional:lenet",
+        "m1": "glasshouse.models.convolutional:m1",
+        "stdcnn": "glasshouse.models.convolutional:stdcnn",
+        "c1": "glasshouse.models.convolutional:c1",
+        "convnet": "glasshouse.models.convolutional:convnet",
+        "resnet18": "glasshouse.models.residual:resnet18",
+        "resnet20-4": "glasshouse.models.residual:resnet20_4",
+        "efficientnet-b0": "glasshouse.models.efficientnet:efficientnet_b0",
+        "cnn": "glasshouse.models.split:cnn",
+        "alexnet": "glasshouse.models.split:alexnet",
+        "vgg": "glasshouse.models.split:vgg",
+        "resnet": "glasshouse.models.split:resnet",
+        "vit": "glasshouse.models.vit:vit",
+    },
+)

@@ -1,0 +1,218 @@
+"""The figures of a report, each as SVG for the page, SVG to keep and PNG."""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from glasshouse.report.answers import Point, Tradeoff
+from glasshouse.report.run import Roc, TrainingPoint
+from glasshouse.report.words import defence_words, metric_words
+
+INK = "#1c2127"
+ACCENT = "#b3401b"
+SERIES = ("#2f6db3", "#2e7d5b", "#8a5aa8", "#9a6a00", "#4f7f8f", "#b0527f", "#6b7280", "#5b8c2a")
+SIZE = (5.0, 3.9)
+_FONT = "DejaVu Sans"
+_STYLE = {
+    "svg.fonttype": "none",
+    "font.family": _FONT,
+    "font.size": 10.5,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "figure.constrained_layout.use": True,
+    "axes.formatter.use_mathtext": False,
+    "axes.unicode_minus": True,
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished figure: `inline` follows the page's colours, `svg` and `png` are files to keep."""
+
+    name: str
+    title: str
+    inline: str
+    svg: bytes
+    png: bytes
+
+
+def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | None:
+    """One attack: gain over a blind guess against test accuracy, a point for each defence."""
+    points = [p for p in tradeoff.points if p.leak.advantage and p.accuracy and p.accuracy.value is not None]
+    if not points:
+        return None
+    metric = metric_words(points[0].leak.row.metric)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.axhline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        for point in points:
+            _draw_point(axes, point, colours.get(point.defence, INK))
+        axes.margins(x=0.22, y=0.2)
+        axes.set_xlabel("test accuracy")
+        axes.set_ylabel(f"{metric.label}, gain over chance")
+        _label_points(figure, axes, points, colours)
+
+    name = _slug("privacy", tradeoff.adversary, tradeoff.attack, tradeoff.context)
+    return _drawing(name, f"{tradeoff.title}: gain over chance against test accuracy", draw)
+
+
+def roc_figure(attack: str, curves: Sequence[Roc], colours: dict[str, str]) -> Drawing:
+    """ROC curves of one attack on log-log axes, a line for each defence, with the chance diagonal."""
+    floor = min(0.5 / max(1, roc.nonmembers) for roc in curves)
+    floor = min(floor, 0.5 / max(1, min(roc.members for roc in curves)), 0.05)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.plot([floor, 1], [floor, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label="blind guess")
+        for roc in curves:
+            bare = roc.defence == "none"
+            axes.step(
+                [max(x, floor) for x in roc.fpr],
+                [max(y, floor) for y in roc.tpr],
+                where="post",
+                color=colours.get(roc.defence, INK),
+                linewidth=2.2 if bare else 1.2,
+                zorder=3 if bare else 2,
+                label=defence_words(roc.defence),
+            )
+        for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
+            scale("log")
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
+        axes.set_xlim(floor, 1)
+        axes.set_ylim(floor, 1.15)
+        axes.set_xlabel("non-members wrongly accused (FPR)")
+        axes.set_ylabel("members found (TPR)")
+        _legend_below(figure, axes)
+
+    return _drawing(_slug("roc", attack), f"ROC of {attack}, log-log", draw, size=(SIZE[0], 5.2))
+
+
+def training_figure(title: str, points: Sequence[TrainingPoint], colours: dict[str, str]) -> Drawing:
+    """Accuracy by round, a line for each defence; dashed where the clients' own models were measured."""
+    lines: dict[tuple[str, str], list[TrainingPoint]] = {}
+    for point in points:
+        lines.setdefault((point.defence, point.strategy), []).append(point)
+    strategies = {strategy for _, strategy in lines}
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for (defence, strategy), line in lines.items():
+            label = defence_words(defence) + (f", {strategy}" if len(strategies) > 1 else "")
+            colour = colours.get(defence, INK)
+            width = 2.2 if defence == "none" else 1.2
+            axes.plot(*_by_round(line, lambda p: p.acc_global), color=colour, linewidth=width, label=label)
+            rounds, local = _by_round(line, lambda p: p.acc_local)
+            if rounds:
+                axes.plot(rounds, local, color=colour, linewidth=0.9, linestyle=(0, (3, 2)))
+        axes.set_xlabel("round")
+        axes.set_ylabel("accuracy")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        _legend_below(figure, axes)
+
+    return _drawing(_slug("training", title), f"Accuracy by round, {title}", draw, size=(SIZE[0], 4.8))
+
+
+def defence_colours(defences: Sequence[str]) -> dict[str, str]:
+    """The same colour for a defence in every figure; the accent for no defence."""
+    others = [defence for defence in dict.fromkeys(defences) if defence != "none"]
+    return {"none": ACCENT} | {d: SERIES[i % len(SERIES)] for i, d in enumerate(others)}
+
+
+def _draw_point(axes: Axes, point: Point, colour: str) -> None:
+    assert point.accuracy is not None
+    assert point.accuracy.value is not None
+    assert point.leak.advantage is not None
+    x, (y, low, high) = point.accuracy.value, point.leak.advantage
+    left = x if point.accuracy.low is None else point.accuracy.low
+    right = x if point.accuracy.high is None else point.accuracy.high
+    axes.plot([x, x], [low, high], color=colour, linewidth=1.1, alpha=0.75)
+    axes.plot([left, right], [y, y], color=colour, linewidth=1.1, alpha=0.75)
+    axes.plot([x], [y], "o", color=colour, markersize=8 if point.defence == "none" else 6.5, zorder=4)
+
+
+def _label_points(figure: Figure, axes: Axes, points: Sequence[Point], colours: dict[str, str]) -> None:
+    for point in points:
+        assert point.accuracy is not None
+        assert point.leak.advantage is not None
+        axes.annotate(
+            defence_words(point.defence),
+            (point.accuracy.value or 0.0, point.leak.advantage[0]),
+            xytext=(7, 5),
+            textcoords="offset points",
+            fontsize=9.5,
+            color=colours.get(point.defence, INK),
+        )
+
+
+def _legend_below(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, handlelength=1.6, columnspacing=1.4)
+
+
+def _by_round(
+    points: Sequence[TrainingPoint], pick: Callable[[TrainingPoint], float | None]
+) -> tuple[list[int], list[float]]:
+    """Rounds and mean accuracy at each; the mean is over repeated seeds or cells."""
+    seen: dict[int, list[float]] = {}
+    for point in points:
+        value = pick(point)
+        if value is not None:
+            seen.setdefault(point.round, []).append(value)
+    rounds = sorted(seen)
+    return rounds, [sum(seen[r]) / len(seen[r]) for r in rounds]
+
+
+def _drawing(
+    name: str, title: str, draw: Callable[[Figure], None], size: tuple[float, float] = SIZE
+) -> Drawing:
+    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
+        figure = Figure(figsize=size)
+        FigureCanvasAgg(figure)
+        draw(figure)
+        svg, png = io.StringIO(), io.BytesIO()
+        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        figure.savefig(svg, format="svg", transparent=True, metadata=nothing)
+        figure.savefig(png, format="png", dpi=160, facecolor="white", metadata={"Software": None})
+    text = svg.getvalue()
+    return Drawing(name, title, _for_page(text, name, title), text.encode(), png.getvalue())
+
+
+def _for_page(svg: str, name: str, title: str) -> str:
+    """The bare <svg> element, its colours those of the page, its ids unlike any other figure's."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = svg.replace(INK, "currentColor").replace(ACCENT, "var(--accent)")
+    for index, colour in enumerate(SERIES, 1):
+        svg = svg.replace(colour, f"var(--series-{index})")
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = re.sub(r"(font: [^;\"]*?px )[^;\"]*", r"\1system-ui, sans-serif", svg)
+    # Without a fixed width the figure takes the width of its box.
+    opening = re.sub(r'\s(width|height)="[^"]*"', "", svg[: svg.index(">") + 1])
+    label = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    opening = opening.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return opening + svg[svg.index(">") + 1 :]
+
+
+def _slug(*parts: str) -> str:
+    return "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)))

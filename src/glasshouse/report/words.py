@@ -1,0 +1,206 @@
+"""The table that turns families, metrics, adversaries and defences into plain words.
+
+A new family or metric is one entry here; what is not listed is shown under its own name.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Direction = Literal["high", "low", "none"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How to speak of a metric.
+
+    `says` completes a sentence whose subject is the adversary, `blind` the one about a blind guess;
+    {value} and {chance} become "57 of 100" where the scale is 0 to 1, {raw} is the number itself.
+    `leaks` says which end of the scale is good for the adversary; "none" for numbers that are no leak.
+    """
+
+    label: str
+    says: str
+    blind: str = "a blind guess would score {chance}"
+    leaks: Direction = "high"
+    span: tuple[float, float] | None = (0.0, 1.0)
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a kind of attack is after, which metric leads, and how its verdicts are worded."""
+
+    label: str
+    question: str
+    headline: str
+    found: str = "leaks"
+    not_found: str = "no leak found"
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Who an adversary is (`subject` opens sentences about it) and what it can touch."""
+
+    label: str
+    subject: str
+    who: str
+    touches: str
+
+
+ADVERSARIES = {
+    "outsider": Adversary(
+        "Outsider",
+        "An outsider who can only ask the model for predictions",
+        "Anyone who can use the finished model: a customer, a competitor, a curious stranger.",
+        "Asks the final model for predictions.",
+    ),
+    "owner": Adversary(
+        "Owner of the model",
+        "The owner of the model, who can read its weights,",
+        "Whoever holds a copy of the finished model: every client, and anyone it is shipped to.",
+        "Reads the final weights and computes gradients through them.",
+    ),
+    "curious server": Adversary(
+        "Curious server",
+        "A curious server that follows the protocol but reads every client's update",
+        "The party that runs the federation, honest in what it does, but looking.",
+        "Reads, round by round, the model it sent and the update of each client.",
+    ),
+    "blind server": Adversary(
+        "Blind server",
+        "A server that sees only the sum of the updates",
+        "The same server behind secure aggregation: no single update reaches it.",
+        "Reads, round by round, the model it sent and the sum of the updates.",
+    ),
+    "crafting server": Adversary(
+        "Crafting server",
+        "A server that sends a model it has tampered with",
+        "A server that does not keep to the protocol, and that clients trust.",
+        "Chooses the parameters it sends, and reads what comes back.",
+    ),
+}
+
+FAMILIES = {
+    "utility": Family("Accuracy", "How good is the model?", "test-accuracy"),
+    "membership": Family("Membership", "Was this record used for training?", "auc"),
+    "labels": Family("Labels", "Which classes do the clients hold, and how many of each?", "label-overlap"),
+    "reconstruction": Family(
+        "Reconstruction", "What do the private images look like?", "success-rate", "leaks", "no leak found"
+    ),
+    "evasion": Family(
+        "Evasion",
+        "Can small changes to an image fool the model?",
+        "robust-accuracy",
+        "can be fooled",
+        "no weakness found",
+    ),
+}
+
+METRICS = {
+    "test-accuracy": Metric("test accuracy", "gets {value} right", leaks="none"),
+    "auc": Metric(
+        "AUC",
+        "shown one record used for training and one that was not, picks the right one in {value} cases",
+        "a coin would get {chance}",
+    ),
+    "balanced-accuracy": Metric(
+        "balanced accuracy",
+        "tells members from non-members in {value} cases",
+        "a coin would get {chance}",
+    ),
+    "tpr-at-1%-fpr": Metric(
+        "TPR at 1% FPR",
+        "points out {value} training records while wrongly accusing 1 of 100 others",
+        "a blind guess would point out {chance}",
+    ),
+    "label-overlap": Metric(
+        "label overlap",
+        "counts {value} of the clients' labels right",
+        "guessing all classes equally often would get {chance}",
+    ),
+    "exact-counts": Metric(
+        "exact counts",
+        "knows exactly how many images of every class a client holds, for {value} clients",
+        "a blind guess would know it for {chance}",
+    ),
+    "robust-accuracy": Metric(
+        "robust accuracy",
+        "changes images so slightly that the eye hardly notices, and the model still gets {value} right",
+        "random noise of the same size leaves {chance}",
+        leaks="low",
+    ),
+    "clean-accuracy": Metric("clean accuracy", "leaves {value} right without an attack", leaks="none"),
+    "success-rate": Metric(
+        "success rate",
+        "rebuilds {value} private images well enough to recognise them",
+        "a blind guess would rebuild {chance}",
+    ),
+    "psnr": Metric(
+        "PSNR",
+        "rebuilds private images with a peak signal-to-noise ratio of {raw}",
+        "a blind guess would reach {chance}",
+        span=None,
+        unit="dB",
+    ),
+}
+
+
+def adversary_words(name: str) -> Adversary:
+    """The entry of an adversary, or one made from its name."""
+    known = ADVERSARIES.get(name)
+    return known or Adversary(name.capitalize(), f"The adversary called {name}", "", "")
+
+
+def family_words(name: str) -> Family:
+    """The entry of a family, or one made from its name (with no headline metric)."""
+    return FAMILIES.get(name) or Family(name.capitalize(), "", "")
+
+
+def metric_words(name: str) -> Metric:
+    """The entry of a metric, or one made from its name: higher leaks more, scale unknown."""
+    known = METRICS.get(name)
+    return known or Metric(name, f"scores {{raw}} on {name}", span=None)
+
+
+def defence_words(spec: str | None) -> str:
+    """A short name: `pruning(fraction=0.95)` is "pruning 0.95", `none` is "undefended"."""
+    if not spec or spec == "none":
+        return "undefended"
+    # A plus sign inside brackets belongs to a number (1e+5), not to a composition.
+    return " + ".join(_one_defence(part) for part in re.split(r"\+(?![^(]*\))", spec))
+
+
+def _one_defence(spec: str) -> str:
+    name, _, inside = spec.strip().partition("(")
+    options = [option.strip() for option in inside.rstrip(")").split(",") if option.strip()]
+    if len(options) == 1:
+        options = [options[0].partition("=")[2] or options[0]]
+    return " ".join([name.replace("-", " ").strip(), *options])
+
+
+def of_hundred(share: float) -> str:
+    """A share as a count: 0.571 is "57 of 100"."""
+    if 0 < share < 0.005:
+        return "fewer than 1 of 100"
+    if 0.995 <= share < 1:
+        return "more than 99 of 100"
+    return f"{share * 100:.0f} of 100"
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """A number for experts: three decimals for shares, fewer for large ones, a dash when missing."""
+    if value is None:
+        return "–"
+    if value in (float("inf"), float("-inf")):
+        text = "∞" if value > 0 else "−∞"
+    else:
+        text = f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+    return f"{text} {unit}".strip().replace("-", "−")
+
+
+def interval(low: float | None, high: float | None, unit: str = "") -> str:
+    """An interval for experts, or a dash when there is none."""
+    if low is None or high is None:
+        return "–"
+    return f"{number(low)} to {number(high, unit)}"

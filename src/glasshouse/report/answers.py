@@ -186,7 +186,11 @@ def tradeoffs(measures: Sequence[Measure]) -> list[Tradeoff]:
         mine = [m for m in measures if m.row.adversary == name and leaks(m)]
         for lines in _by_attack(mine).values():
             lead = _headline(lines)
-            points = [Point(m.row.defence or "none", accuracy.get(_place(m)), m) for m in lines if m.row.metric == lead]
+            points = [
+                Point(m.row.defence or "none", accuracy.get(_place(m)), m)
+                for m in lines
+                if m.row.metric == lead
+            ]
             points.sort(key=lambda point: point.defence != "none")
             row = points[0].leak.row
             context = ", ".join(str(part) for part in varying(measures, row))
@@ -334,5 +338,3 @@ def _short(count: str) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-

@@ -4,12 +4,13 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from glasshouse.report.answers import Point, Tradeoff
 from glasshouse.report.run import Roc, TrainingPoint
@@ -19,8 +20,9 @@ INK = "#1c2127"
 ACCENT = "#b3401b"
 SERIES = ("#2f6db3", "#2e7d5b", "#8a5aa8", "#9a6a00", "#4f7f8f", "#b0527f", "#6b7280", "#5b8c2a")
 SIZE = (5.0, 3.9)
+DASHED = (0, (4, 3))
 _FONT = "DejaVu Sans"
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": _FONT,
     "font.size": 10.5,
@@ -62,7 +64,7 @@ def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | Non
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        axes.axhline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        axes.axhline(0, color=INK, linewidth=0.9, linestyle=DASHED)
         for point in points:
             _draw_point(axes, point, colours.get(point.defence, INK))
         axes.margins(x=0.22, y=0.2)
@@ -81,7 +83,9 @@ def roc_figure(attack: str, curves: Sequence[Roc], colours: dict[str, str]) -> D
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        axes.plot([floor, 1], [floor, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label="blind guess")
+        axes.plot(
+            [floor, 1], [floor, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label="blind guess"
+        )
         for roc in curves:
             bare = roc.defence == "none"
             axes.step(
@@ -125,7 +129,7 @@ def training_figure(title: str, points: Sequence[TrainingPoint], colours: dict[s
                 axes.plot(rounds, local, color=colour, linewidth=0.9, linestyle=(0, (3, 2)))
         axes.set_xlabel("round")
         axes.set_ylabel("accuracy")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _legend_below(figure, axes)
 
     return _drawing(_slug("training", title), f"Accuracy by round, {title}", draw, size=(SIZE[0], 4.8))

@@ -4,8 +4,6 @@ import base64
 import mimetypes
 import os
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from glasshouse.report import figures, words
-from glasshouse.report.answers import Measure, cards, leaks, overall, pooled, tradeoffs, worth
+from glasshouse.report.answers import cards, overall, pooled, tradeoffs, worth
 from glasshouse.report.run import Run, read_run
 from glasshouse.report.table import findings_table
 

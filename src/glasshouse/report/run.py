@@ -150,9 +150,7 @@ def read_run(folder: Path) -> Run:
         curves=_parsed(curves, TypeAdapter(Curves)) if curves.is_file() else Curves(),
         study=_parsed(study, TypeAdapter(Study)) if study.is_file() else None,
         config=config.read_text(encoding="utf-8") if config.is_file() else None,
-        environment=(
-            _parsed(environment, TypeAdapter(dict[str, Any])) if environment.is_file() else None
-        ),
+        environment=(_parsed(environment, TypeAdapter(dict[str, Any])) if environment.is_file() else None),
     )
     for exhibit in run.curves.gallery:
         for path in (exhibit.original, exhibit.result):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from glasshouse.report.answers import Measure, leaks
 from glasshouse.report.run import Row
-from glasshouse.report.words import defence_words, interval, metric_words, number
+from glasshouse.report.words import DASH, defence_words, interval, metric_words, number
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ class Table:
 
 def findings_table(rows: Sequence[Row], judged: Sequence[Measure]) -> Table:
     """Every finding; `judged` holds one measure for each row, for its verdict."""
-    extra = [k for k in ("source", "strategy", "data", "model", "seed") if len({getattr(r, k) for r in rows}) > 1]
+    extra = [
+        k for k in ("source", "strategy", "data", "model", "seed") if len({getattr(r, k) for r in rows}) > 1
+    ]
     columns = (
         *(Column(label, (label,)) for label in ("adversary", "attack", "defence", *extra, "metric")),
         Column("value", ("value",), numeric=True),
@@ -75,7 +77,7 @@ def findings_table(rows: Sequence[Row], judged: Sequence[Measure]) -> Table:
 def text_cell(value: object) -> Cell:
     """A cell that shows a word or a whole number, or a dash for nothing."""
     text = "" if value is None else str(value)
-    return Cell(text or "–", text, (text,))
+    return Cell(text or DASH, text, (text,))
 
 
 def number_cell(value: float | None, unit: str = "", mark: str = "") -> Cell:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Direction = Literal["high", "low", "none"]
+DASH = "\N{EN DASH}"
+_MINUS = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True)
@@ -191,16 +193,16 @@ def of_hundred(share: float) -> str:
 def number(value: float | None, unit: str = "") -> str:
     """A number for experts: three decimals for shares, fewer for large ones, a dash when missing."""
     if value is None:
-        return "–"
+        return DASH
     if value in (float("inf"), float("-inf")):
-        text = "∞" if value > 0 else "−∞"
+        text = "∞" if value > 0 else f"{_MINUS}∞"
     else:
         text = f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
-    return f"{text} {unit}".strip().replace("-", "−")
+    return f"{text} {unit}".strip().replace("-", _MINUS)
 
 
 def interval(low: float | None, high: float | None, unit: str = "") -> str:
     """An interval for experts, or a dash when there is none."""
     if low is None or high is None:
-        return "–"
+        return DASH
     return f"{number(low)} to {number(high, unit)}"

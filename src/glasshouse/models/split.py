@@ -54,11 +54,12 @@ def vgg(shape: Shape, classes: int) -> SplitNetwork:
 
     Table 11 has the image grow again after the third pooling. With the pooling it lists, 2x2 three times and
     then only 1x1, the last four convolutions see 4x4 pixels of a 32x32 image, and so the table's 4x4x512
-    latent comes out.
+    latent comes out. Like the ResNet's, its batch norm stands in the authors' code only; without it the
+    latent of an untrained network hardly depends on the image.
     """
     check_side("vgg", shape, 8)
     channels, height, width = shape
-    layers = _convolutions((channels, 64, 128, 256, 256, 512, 512, 512, 512), pooled=(1, 2, 4))
+    layers = _convolutions((channels, 64, 128, 256, 256, 512, 512, 512, 512), pooled=(1, 2, 4), normed=True)
     return _split(layers, (512, height // 8, width // 8), (1024, 200), classes)
 
 
@@ -89,11 +90,12 @@ def _split(
     return SplitNetwork(encoder, perceptron(math.prod(latent), hidden, classes), latent)
 
 
-def _convolutions(widths: tuple[int, ...], pooled: tuple[int, ...]) -> list[nn.Module]:
+def _convolutions(widths: tuple[int, ...], pooled: tuple[int, ...], normed: bool = False) -> list[nn.Module]:
     """3x3 convolutions that keep the size, with ReLU, and 2x2 pooling at the places counted from 1."""
     layers: list[nn.Module] = []
     for place, (inputs, outputs) in enumerate(pairwise(widths), start=1):
         layers.append(nn.Conv2d(inputs, outputs, 3, padding=1))
+        layers += [nn.BatchNorm2d(outputs)] if normed else []
         layers += [nn.MaxPool2d(2)] if place in pooled else []
         layers.append(nn.ReLU())
     return layers

@@ -1,7 +1,7 @@
 """A user's own model and weights, checked before anything is trained or attacked."""
 
 import inspect
-import pickle
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -56,18 +56,19 @@ def _factory(spec: str) -> Callable[..., Any]:
     if not all(part.isidentifier() for part in [*module.split("."), attribute]):
         raise BadInput(f"model {spec!r} cannot be imported; write your own as {FORM}")
     try:
-        factory = import_users(spec, "model")
+        found = import_users(spec, "model")
     except BadInput:
         raise
     except Exception as error:
         raise BadInput(
             f"model {spec!r}: importing {module} failed with {_named(error)}; repair it"
         ) from error
-    if not callable(factory) or isinstance(factory, nn.Module):
+    if not callable(found) or isinstance(found, nn.Module):
         raise BadInput(
-            f"model {spec!r} is {type(factory).__name__}, not a factory; give a function that returns a model"
+            f"model {spec!r} is {type(found).__name__}, not a factory; give a function that returns a model"
         )
-    return factory  # type: ignore[no-any-return]
+    factory: Callable[..., Any] = found
+    return factory
 
 
 def _call(factory: Callable[..., Any], spec: str, shape: Shape, classes: int) -> Any:
@@ -130,7 +131,7 @@ def _read(path: Path) -> Mapping[str, Tensor]:
         saved = readers[path.suffix](path)
     except OSError as error:
         raise BadInput(f"weights {path} cannot be read: {_named(error)}; check the file") from error
-    if not isinstance(saved, Mapping) or not all(map(_is_plain, saved.values())):
+    if not isinstance(saved, Mapping) or not all(_is_named_tensor(*item) for item in saved.items()):
         raise BadInput(
             f"weights {path} hold {_content(saved)}, not named tensors alone; save only model.state_dict()"
         )
@@ -148,8 +149,12 @@ def _read_safetensors(path: Path) -> Any:
 
 def _read_torch(path: Path) -> Any:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, TypeError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pickle versions; what it refuses, it raises
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # over a damaged file torch raises errors of many kinds
         raise BadInput(
             f"weights {path} are damaged or hold more than tensors, and loading them could run code; "
             "save model.state_dict() alone, best as .safetensors"
@@ -182,8 +187,9 @@ def _fitting(path: Path, name: str, saved: Tensor, own: Tensor) -> Tensor:
     return converted
 
 
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.layout is torch.strided and not value.is_meta
+def _is_named_tensor(name: Any, value: Any) -> bool:
+    dense = isinstance(value, Tensor) and value.layout is torch.strided and not value.is_meta
+    return dense and isinstance(name, str)
 
 
 def _content(saved: Any) -> str:
@@ -193,7 +199,7 @@ def _content(saved: Any) -> str:
 def _first(names: list[str]) -> str:
     """The first three names, and how many more there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
+    return ", ".join(name if name.isprintable() else repr(name) for name in names[:3]) + more
 
 
 def _named(error: Exception) -> str:

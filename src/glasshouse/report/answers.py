@@ -57,6 +57,16 @@ class Measure:
         }[self.judged]
 
     @property
+    def caution(self) -> str:
+        """What the verdict alone would hide; usually nothing."""
+        if self.judged == "below":
+            return (
+                "The attack did worse than a blind guess. That is no comfort: turned round, "
+                "the same rule could do better than one."
+            )
+        return ""
+
+    @property
     def advantage(self) -> tuple[float, float, float] | None:
         """Gain over a blind guess with its interval (value, low, high), positive when it leaks."""
         if self.value is None or self.chance is None:
@@ -243,19 +253,18 @@ def varying(measures: Sequence[Measure], row: Row) -> list[str]:
     return [getattr(row, k) or "" for k in keys if len({getattr(other, k) for other in attacked}) > 1]
 
 
-def overall(measures: Sequence[Measure], made: Sequence[Card]) -> str:
+def overall(made: Sequence[Card]) -> str:
     """The whole answer in a sentence."""
     if not made:
         return "No attack was run, so this page says how good the model is and not what it gives away."
     won = [card for card in made if any(answer.lead.judged == "leak" for answer in card.answers)]
-    count = f"{len(won)} of {len(made)}" if len(made) > 1 else ("The one" if won else "Not the one")
-    tried = "kinds of adversary tried" if len(made) > 1 else "kind of adversary tried"
-    text = f"{count} {tried} did better than a blind guess"
-    if won:
-        text += f": {_listed([card.words.label.lower() for card in won])}"
-    if len(won) < len(made):
-        text += ". Where nothing was found, nothing was found by these attacks; that is not proof of safety"
-    return text + "."
+    who = f"Of {_counted(len(made))} kinds of adversary" if len(made) > 1 else "Of the one adversary tried"
+    if not won:
+        return f"{who}, none did better than a blind guess; that is no proof that nothing leaks."
+    names = _listed([f"the {card.words.label.lower()}" for card in won])
+    if len(won) == len(made):
+        return f"{who}, {'all' if len(made) > 1 else 'it'} did better than a blind guess: {names}."
+    return f"{who}, {_counted(len(won))} did better than a blind guess: {names}."
 
 
 def _over_seeds(rows: Sequence[Row]) -> Measure:
@@ -334,6 +343,11 @@ def _bought(base: Point, point: Point) -> str:
 
 def _short(count: str) -> str:
     return count.removesuffix(" of 100")
+
+
+def _counted(number: int) -> str:
+    small = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    return small[number] if number < len(small) else str(number)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,9 +1,12 @@
 """The page of one run, built from its folder alone."""
 
 import base64
+import json
 import mimetypes
 import os
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from glasshouse.report import figures, words
-from glasshouse.report.answers import cards, overall, pooled, tradeoffs, worth
-from glasshouse.report.run import Run, read_run
-from glasshouse.report.table import findings_table
+from glasshouse.report.answers import Card, Measure, Tradeoff, cards, overall, pooled, tradeoffs, worth
+from glasshouse.report.caveats import assumptions_table, caveats
+from glasshouse.report.run import Exhibit, Run, read_run
+from glasshouse.report.study import study_tables
+from glasshouse.report.table import findings_table, remains_table
+
+_SECTIONS = (
+    ("study_tables", "study", "Printed and measured"),
+    ("cards", "answers", "Answers"),
+    ("panels", "defences", "Defences"),
+    ("rocs", "roc", "ROC"),
+    ("trainings", "training", "Training"),
+    ("gallery", "gallery", "Gallery"),
+    (None, "all", "Findings"),
+    (None, "caveats", "Caveats"),
+    (None, "setup", "Setup"),
+)
 
 
 def write_report(folder: Path) -> Path:
@@ -40,6 +57,26 @@ class Drawings:
         return Markup(drawing.inline)
 
 
+@dataclass(frozen=True)
+class Scale:
+    """Positions on a bar whose ends are `low` and `high`, as CSS."""
+
+    low: float
+    high: float
+
+    def at(self, value: float) -> str:
+        """A mark at `value`."""
+        return f"left:{self._percent(value):.2f}%"
+
+    def between(self, first: float, second: float) -> str:
+        """A stretch between two values, in either order."""
+        left, right = sorted((self._percent(first), self._percent(second)))
+        return f"left:{left:.2f}%;width:{right - left:.2f}%"
+
+    def _percent(self, value: float) -> float:
+        return min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low)))
+
+
 def render(template: str, **content: Any) -> str:
     """A template of this package as one self-contained page."""
     environment = Environment(
@@ -49,7 +86,10 @@ def render(template: str, **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(words=words, style=_asset("page.css"), script=_asset("page.js"))
+    environment.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
+    environment.globals.update(
+        scale=lambda span: Scale(*span), words=words, style=_asset("page.css"), script=_asset("page.js")
+    )
     return environment.get_template(template).render(**content)
 
 
@@ -64,52 +104,92 @@ def write_atomically(path: Path, content: bytes) -> Path:
 
 
 def _page(run: Run, drawings: Drawings) -> dict[str, Any]:
-    audit = pooled(row for row in run.rows if row.source == "audit")
+    measures = pooled(run.rows)
+    audited = [m for m in measures if m.row.source == "audit"]
+    studied = [m for m in measures if m.row.source != "audit"]
     colours = figures.defence_colours([row.defence or "none" for row in run.rows])
-    made = cards(audit)
-    return {
+    adversaries, trades = cards(audited), tradeoffs(audited)
+    content = {
         "run": run,
-        "cards": made,
-        "overall": overall(audit, made),
-        "facts": facts(run),
-        "panels": [
-            (t, drawings.keep(figures.privacy_figure(t, colours)), worth(t)) for t in tradeoffs(audit)
-        ],
-        "rocs": [drawings.keep(d) for d in _rocs(run, colours)],
-        "trainings": [drawings.keep(d) for d in _trainings(run, colours)],
+        "title": _title(run, bool(studied)),
+        "facts": facts(run, measures),
+        "overall": overall(adversaries) if audited else "",
+        "study_tables": study_tables(run, studied),
+        "cards": adversaries,
+        "untried": _untried(adversaries),
+        "panels": [_panel(trade, drawings, colours) for trade in trades],
+        "remains": remains_table(trades),
+        "rocs": _rocs(run, drawings, colours),
+        "trainings": _trainings(run, drawings, colours),
         "gallery": [_exhibit(run.folder, exhibit) for exhibit in run.curves.gallery],
         "findings": findings_table(run.rows, [pooled([row])[0] for row in run.rows]),
+        "caveats": caveats(run, measures),
+        "assumptions": assumptions_table(measures),
     }
+    content["sections"] = [(anchor, label) for key, anchor, label in _SECTIONS if key is None or content[key]]
+    return content
 
 
-def facts(run: Run) -> list[tuple[str, str]]:
-    """What was audited: data, model, strategy and clients, as far as the folder says."""
+def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
+    """What was audited: data, model, strategy, clients and accuracy, as far as the folder says."""
     made = []
     for key in ("data", "model", "strategy"):
         seen = dict.fromkeys(str(getattr(row, key)) for row in run.rows if getattr(row, key))
-        seen.pop("central", None)
+        if len(seen) > 1:
+            seen.pop("central", None)
         if seen:
             made.append((key, ", ".join(seen)))
     clients = run.setting("clients")
     if isinstance(clients, int):
         made.append(("clients", str(clients)))
+    for m in measures:
+        row = m.row
+        if row.source == "audit" and row.metric == "test-accuracy" and (row.defence or "none") == "none":
+            where = "central accuracy" if row.strategy == "central" else "test accuracy"
+            made.append((where, words.DASH if m.value is None else f"{m.value * 100:.1f}%"))
     return made
 
 
-def _rocs(run: Run, colours: dict[str, str]) -> list[figures.Drawing]:
-    attacks = dict.fromkeys(roc.attack for roc in run.curves.roc)
-    return [figures.roc_figure(a, [r for r in run.curves.roc if r.attack == a], colours) for a in attacks]
+def _title(run: Run, studied: bool) -> str:
+    if run.study and run.study.title:
+        return run.study.title
+    return "Printed and measured" if studied else "What this federation gives away"
 
 
-def _trainings(run: Run, colours: dict[str, str]) -> list[figures.Drawing]:
-    strategies = dict.fromkeys(point.strategy for point in run.curves.training)
-    return [
-        figures.training_figure(s, [p for p in run.curves.training if p.strategy == s], colours)
-        for s in strategies
-    ]
+def _untried(adversaries: Sequence[Card]) -> list[str]:
+    tried = {card.name for card in adversaries}
+    return [entry.label.lower() for name, entry in words.ADVERSARIES.items() if name not in tried]
 
 
-def _exhibit(folder: Path, exhibit: Any) -> dict[str, Any]:
+def _panel(trade: Tradeoff, drawings: Drawings, colours: dict[str, str]) -> dict[str, Any]:
+    unplaced = [words.defence_words(p.defence) for p in trade.points if p.accuracy is None]
+    svg = drawings.keep(figures.privacy_figure(trade, colours))
+    return {"tradeoff": trade, "svg": svg, "worth": worth(trade), "unplaced": unplaced}
+
+
+def _rocs(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[dict[str, Any]]:
+    made = []
+    for attack in dict.fromkeys(roc.attack for roc in run.curves.roc):
+        curves = [roc for roc in run.curves.roc if roc.attack == attack]
+        members, others = curves[0].members, curves[0].nonmembers
+        note = f"{members} members, {others} others: rates below {1 / max(1, others):.2g} cannot be measured."
+        svg = drawings.keep(figures.roc_figure(attack, curves, colours))
+        made.append({"title": attack, "svg": svg, "note": note})
+    return made
+
+
+def _trainings(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[dict[str, Any]]:
+    made = []
+    for strategy in dict.fromkeys(point.strategy for point in run.curves.training):
+        points = [point for point in run.curves.training if point.strategy == strategy]
+        local = any(point.acc_local is not None for point in points)
+        note = "Solid: the global model. Dashed: the clients' own models, on average." if local else ""
+        svg = drawings.keep(figures.training_figure(strategy, points, colours))
+        made.append({"title": strategy, "svg": svg, "note": note})
+    return made
+
+
+def _exhibit(folder: Path, exhibit: Exhibit) -> dict[str, Any]:
     return {
         "exhibit": exhibit,
         "original": _data_uri(folder / exhibit.original),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glasshouse.report.answers import Measure, leaks
+from glasshouse.report.answers import Measure, Tradeoff, leaks
 from glasshouse.report.run import Row
 from glasshouse.report.words import DASH, defence_words, interval, metric_words, number
 
@@ -72,6 +72,33 @@ def findings_table(rows: Sequence[Row], judged: Sequence[Measure]) -> Table:
             )
         )
     return Table("findings", "Every finding of this run", columns, tuple(body), filterable=True)
+
+
+def remains_table(tradeoffs: Sequence[Tradeoff]) -> Table:
+    """What is left of every attack under each defence, a row for each defence."""
+    defences = dict.fromkeys(point.defence for tradeoff in tradeoffs for point in tradeoff.points)
+    columns = [Column("defence", ("defence",)), Column("test accuracy", ("test-accuracy",), numeric=True)]
+    for tradeoff in tradeoffs:
+        metric = tradeoff.points[0].leak.row.metric
+        names = f"{tradeoff.adversary} / {tradeoff.attack} / {metric}"
+        label = f"{tradeoff.adversary}: {tradeoff.attack}, {metric_words(metric).label}"
+        columns.append(Column(label, (names, f"{names} low", f"{names} high"), numeric=True))
+    rows = []
+    for defence in sorted(defences, key=lambda name: name != "none"):
+        here = [next((p for p in t.points if p.defence == defence), None) for t in tradeoffs]
+        accuracy = next((p.accuracy.value for p in here if p and p.accuracy), None)
+        cells = [Cell(defence_words(defence), defence_words(defence), (defence,)), number_cell(accuracy)]
+        for point in here:
+            if point is None:
+                cells.append(Cell(DASH, "", ("", "", "")))
+                continue
+            leak, unit = point.leak, metric_words(point.leak.row.metric).unit
+            ends = interval_cell(leak.low, leak.high).csv
+            shown = number_cell(leak.value, unit, leak.judged)
+            cells.append(Cell(shown.text, shown.sort, (*shown.csv, *ends), shown.mark))
+        rows.append(tuple(cells))
+    caption = "What is left of each attack under each defence; coloured where it still beats chance"
+    return Table("defences-table", caption, tuple(columns), tuple(rows))
 
 
 def text_cell(value: object) -> Cell:

@@ -1,0 +1,75 @@
+"""How far the findings can be trusted, and what each attack was given beyond its access."""
+
+from collections.abc import Sequence
+
+from glasshouse.report.answers import Measure, leaks
+from glasshouse.report.run import Run
+from glasshouse.report.table import Cell, Column, Table, text_cell
+from glasshouse.report.words import metric_words
+
+FEW = 100  # below this many cases a rate moves by more than a few points from one sample to the next
+
+
+def caveats(run: Run, measures: Sequence[Measure]) -> list[str]:
+    """What a reader should keep in mind, from what the rows hold and lack."""
+    attacked = [m for m in measures if leaks(m)]
+    made = []
+    if attacked:
+        made.append(
+            "Where no leak was found, these attacks found none with the access and knowledge they had. "
+            "A stronger attack, or one that knows more, may still succeed: that is not proof of safety."
+        )
+    seeds = {row.seed for row in run.rows if row.seed is not None}
+    if len(seeds) > 1:
+        made.append(
+            f"Values are means over {len(seeds)} seeds; an interval reaches from the lowest to the highest "
+            "end of the seeds' own intervals."
+        )
+    else:
+        made.append(
+            "One seed. The intervals cover which records or clients happened to be measured, not the luck "
+            "of training: another run may move a number by more than its interval."
+        )
+    if len({(m.row.adversary, m.row.attack) for m in attacked}) > 1:
+        made.append(
+            "Each answer leads with the attack that got furthest. Its interval is not widened for having "
+            "been chosen, nor for the number of attacks and defences compared."
+        )
+    if few := _few(attacked):
+        made.append(f"Fewer than {FEW} cases stand behind {few}; read their intervals before their values.")
+    made += [
+        f"Not estimable: {_named(m)}: {'; '.join(m.row.assumes) or 'no reason was recorded'}."
+        for m in measures
+        if m.value is None
+    ]
+    if bare := dict.fromkeys(_named(m) for m in attacked if m.judged == "unjudged"):
+        made.append(f"No interval or no chance level, so no verdict: {', '.join(bare)}.")
+    return made
+
+
+def assumptions_table(measures: Sequence[Measure]) -> Table | None:
+    """What each attack was given beyond its access."""
+    given: dict[tuple[str, str], dict[str, None]] = {}
+    for m in measures:
+        if m.row.attack and m.value is not None:
+            key = (m.row.adversary or "", m.row.attack)
+            given.setdefault(key, {}).update(dict.fromkeys(m.row.assumes))
+    if not given:
+        return None
+    rows = []
+    for (adversary, attack), assumed in given.items():
+        text = "; ".join(assumed)
+        rows.append((text_cell(adversary), text_cell(attack), Cell(text or "nothing", text, (text,))))
+    columns = tuple(Column(label, (label,)) for label in ("adversary", "attack", "given beyond its access"))
+    return Table("assumptions", "What each attack was given beyond its access", columns, tuple(rows))
+
+
+def _few(measures: Sequence[Measure]) -> str:
+    small = {(m.row.adversary, m.row.attack): m.n for m in measures if m.n is not None and m.n < FEW}
+    return ", ".join(f"{attack} by the {adversary} (n = {n})" for (adversary, attack), n in small.items())
+
+
+def _named(measure: Measure) -> str:
+    row = measure.row
+    parts = (row.attack or row.family, metric_words(row.metric).label, row.adversary)
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,86 @@
+"""A study's tables: its claims with their verdicts, and printed numbers beside measured ones."""
+
+from collections.abc import Sequence
+
+from glasshouse.report.answers import Measure
+from glasshouse.report.run import Run
+from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
+from glasshouse.report.words import defence_words, interval, metric_words
+
+WITHIN = "within the interval"
+OUTSIDE = "printed number outside the interval"
+UNPRINTED = "no printed number"
+_ROUNDING = 1e-9
+
+
+def study_tables(run: Run, measures: Sequence[Measure]) -> list[Table]:
+    """The tables of a study's run; none for an audit."""
+    made = []
+    if run.study and run.study.verdicts:
+        rows = tuple(
+            (text_cell(claim.claim), text_cell(claim.verdict), text_cell(claim.reason))
+            for claim in run.study.verdicts
+        )
+        columns = tuple(Column(label, (label,)) for label in ("claim", "verdict", "reason"))
+        made.append(Table("claims", "What the paper claims, and what was found", columns, rows))
+    sources = dict.fromkeys(m.row.source for m in measures)
+    return made + [
+        _printed_table(source, [m for m in measures if m.row.source == source]) for source in sources
+    ]
+
+
+def printed_verdict(measure: Measure) -> str:
+    """Where the printed number lies to what was measured."""
+    printed = measure.row.printed
+    if printed is None:
+        return UNPRINTED
+    if measure.value is None:
+        return "not estimable"
+    low, high = measure.low, measure.high
+    if low is None or high is None:
+        if len(measure.values) < 2:
+            return "no interval to judge by"
+        low, high = min(measure.values), max(measure.values)
+    return WITHIN if low - _ROUNDING <= printed <= high + _ROUNDING else OUTSIDE
+
+
+def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
+    optional = ("attack", "strategy", "data", "model")
+    extra = [key for key in optional if len({getattr(m.row, key) for m in measures}) > 1]
+    columns = (
+        Column("cell", ("cell",)),
+        *(Column(key, (key,)) for key in extra),
+        Column("defence", ("defence",)),
+        Column("metric", ("metric",)),
+        Column("printed", ("printed",), numeric=True),
+        Column("measured", ("measured",), numeric=True),
+        Column("95% interval", ("low", "high"), numeric=True),
+        Column("over seeds", ("min", "max"), numeric=True),
+        Column("seeds", ("seeds",), numeric=True),
+        Column("verdict", ("verdict",)),
+    )
+    rows = []
+    for m in measures:
+        unit, verdict = metric_words(m.row.metric).unit, printed_verdict(m)
+        rows.append(
+            (
+                text_cell(m.row.cell),
+                *(text_cell(getattr(m.row, key)) for key in extra),
+                Cell(defence_words(m.row.defence), defence_words(m.row.defence), (m.row.defence or "none",)),
+                Cell(metric_words(m.row.metric).label, m.row.metric, (m.row.metric,)),
+                number_cell(m.row.printed, unit),
+                number_cell(m.value, unit),
+                interval_cell(m.low, m.high),
+                _spread_cell(m),
+                text_cell(len(m.values)),
+                Cell(verdict, verdict, (verdict,), "leak" if verdict == OUTSIDE else ""),
+            )
+        )
+    name = f"printed-{source}"
+    return Table(name, f"{source}: printed and measured", columns, tuple(rows), filterable=True)
+
+
+def _spread_cell(measure: Measure) -> Cell:
+    if len(measure.values) < 2:
+        return Cell(interval(None, None), "", ("", ""))
+    return interval_cell(min(measure.values), max(measure.values))

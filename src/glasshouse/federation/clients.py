@@ -26,7 +26,7 @@ class Devices:
 
     model: nn.Module
     layout: Layout
-    pool: Images
+    pool: Shared
     clients: tuple[np.ndarray, ...]
     local_test: np.ndarray
     recipe: Recipe
@@ -73,8 +73,9 @@ def _updates(
 ) -> Iterator[Update]:
     recipe = devices.strategy.local(devices.recipe)
     objective = devices.strategy.objective(payload)
+    pool: Images = devices.pool.get()
     for client in block.clients:
-        images = devices.pool[devices.clients[client]]
+        images = pool[devices.clients[client]]
         trained = fit(
             devices.model,
             sent,
@@ -85,7 +86,7 @@ def _updates(
             on_batch=devices.defences.batch_transform(),
         )
         if len(devices.local_test):
-            accuracies.append(accuracy(devices.model, devices.pool[devices.local_test]))
+            accuracies.append(accuracy(devices.model, pool[devices.local_test]))
         rng = torch_rng(block.seed, "client", client, "defence")
         delta = devices.defences.on_update(trained - sent, devices.layout, rng)
         yield Update(client, len(images), delta)

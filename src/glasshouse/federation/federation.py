@@ -82,7 +82,7 @@ class Federation:
             Devices(
                 model=module,
                 layout=self.layout,
-                pool=split.pool,
+                pool=engine.share_images(split.pool),
                 clients=split.clients,
                 local_test=split.test[:local_test],
                 recipe=recipe,
@@ -90,7 +90,7 @@ class Federation:
                 defences=self.defences,
             )
         )
-        self.examiner = Examiner(module, split.pool[split.test], engine)
+        self.examiner = Examiner(module, split.pool, split.test, engine)
 
     def exchange(
         self, sent: Tensor, clients: Sequence[int], number: int, *, keep_updates: bool = True

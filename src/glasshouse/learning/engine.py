@@ -7,6 +7,7 @@ order, so the numbers do not depend on the number of workers or on the backend.
 import itertools
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from typing import Any, Literal, TypeVar
 import joblib
 import torch
 
+from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.learning.shared import Shared
 
@@ -43,6 +45,7 @@ class Engine:
         self._parallel: Any = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._names = itertools.count()
+        self._images: weakref.WeakKeyDictionary[Images, Shared] = weakref.WeakKeyDictionary()
 
     def __enter__(self) -> "Engine":
         torch.set_num_threads(1)
@@ -81,6 +84,12 @@ class Engine:
             return map(function, jobs)
         results: Iterator[Result] = self._parallel(joblib.delayed(_run)(function, job) for job in jobs)
         return results
+
+    def share_images(self, images: Images) -> Shared:
+        """A handle to `images`, written once however often it is asked for."""
+        if images not in self._images:
+            self._images[images] = self.share(images)
+        return self._images[images]
 
     def share(self, value: Any) -> Shared:
         """A handle to `value` that many jobs can carry cheaply; each worker reads it once."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,11 +24,11 @@ class _Portion:
 
 
 class Examiner:
-    """Scores states of one architecture on one test set; each worker receives both once."""
+    """Scores states of one architecture on the images at `test` in `pool`; each worker receives both once."""
 
-    def __init__(self, model: nn.Module, test: Images, engine: Engine) -> None:
+    def __init__(self, model: nn.Module, pool: Images, test: np.ndarray, engine: Engine) -> None:
         self._engine = engine
-        self._exam = engine.share((model, test))
+        self._exam = engine.share((model, engine.share_images(pool), test))
         self._count = len(test)
 
     def hits(self, vector: Tensor) -> Tensor:
@@ -44,6 +45,6 @@ class Examiner:
 
 
 def _score(job: _Portion) -> Tensor:
-    model, test = job.exam.get()
+    model, pool, test = job.exam.get()
     write_vector(model, torch.from_numpy(job.vector.get()))
-    return hits(model, test[job.start : job.start + PORTION])
+    return hits(model, pool.get()[test[job.start : job.start + PORTION]])

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from joblib.externals import cloudpickle
+import cloudpickle
 
 ALIGNMENT = 64
 
@@ -51,7 +51,7 @@ class Shared:
             self._path.unlink()
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _read(path: Path, spans: tuple[tuple[int, int], ...]) -> Any:
     with path.open("rb") as file:
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))

@@ -1,0 +1,119 @@
+"""What each adversary can touch: the only thing an attack ever receives.
+
+An access object holds what its adversary has and nothing else. Where the adversary may only ask (a prediction,
+a round of training), the object holds a function to ask with, not the thing that answers.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from glasshouse.federation.updates import Delivery, Update
+from glasshouse.learning.layout import Layout, write_vector
+from glasshouse.learning.recipe import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """The base of all access objects."""
+
+    adversary: ClassVar[str]
+    power: ClassVar[str]
+
+
+@dataclass(frozen=True, eq=False)
+class QueryAccess(Access):
+    """Asks the final model for predictions: `probabilities(x)` maps (N, C, H, W) to (N, classes)."""
+
+    adversary = "outsider"
+    power = "asks the final model for predictions"
+    probabilities: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelAccess(Access):
+    """Holds the final model itself, in eval mode: its weights, and gradients through it."""
+
+    adversary = "owner"
+    power = "reads the final weights and differentiates through them"
+    model: nn.Module
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The model's outputs, differentiable, shape (N, classes)."""
+        assert not self.model.training
+        outputs: Tensor = self.model(x)
+        return outputs
+
+
+@dataclass(frozen=True, eq=False)
+class Protocol:
+    """What every server knows, because it wrote it: the architecture, its layout and the clients' recipe."""
+
+    architecture: nn.Module
+    layout: Layout
+    recipe: Recipe
+    classes: int
+
+    def network(self, vector: Tensor) -> nn.Module:
+        """The architecture in the state `vector`, shape (P,), in eval mode."""
+        model = deepcopy(self.architecture)
+        write_vector(model, vector)
+        return model.eval()
+
+
+@dataclass(frozen=True, eq=False)
+class SeenUpdates:
+    """A round in which every update was seen; `sent` is the model the clients started from, shape (P,)."""
+
+    number: int
+    sent: Tensor
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenSum:
+    """A round in which only the weighted mean, shape (P,), was seen, and each client's sample count."""
+
+    number: int
+    sent: Tensor
+    mean: Tensor
+    clients: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class UpdateAccess(Access):
+    """Reads, round by round, the model sent and every client's update."""
+
+    adversary = "curious server"
+    power = "reads every client's update"
+    protocol: Protocol
+    rounds: tuple[SeenUpdates, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class AggregateAccess(Access):
+    """Reads, round by round, the model sent and the sum of the updates."""
+
+    adversary = "blind server"
+    power = "reads only the sum of the updates"
+    protocol: Protocol
+    rounds: tuple[SeenSum, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ServerAccess(Access):
+    """Chooses the parameters it sends and receives what the channel delivers.
+
+    `exchange(vector, clients)` runs one round with the clients of those numbers.
+    """
+
+    adversary = "crafting server"
+    power = "chooses the parameters it sends"
+    protocol: Protocol
+    current: Tensor
+    sizes: tuple[int, ...]
+    exchange: Callable[[Tensor, Sequence[int]], Delivery]

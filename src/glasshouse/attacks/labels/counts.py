@@ -1,0 +1,84 @@
+"""Label counts from the last layer's update, by the linear system of Ma et al. (2023), "iLRG".
+
+With cross-entropy the head's bias gradient is g_j = mean_i (p_ij - [y_i = j]) and its weight gradient
+G_j = mean_i (p_ij - [y_i = j]) h_i, so G_j / g_j is close to the mean feature of class j. Its prediction P_j stands
+for the predictions of the class, and the counts n solve  sum_c n_c (P_cj - [c = j]) = N g_j,  sum_c n_c = N.
+The system is exact when the predictions within a class agree, as they do for one sample per class.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from glasshouse.access import AggregateAccess, UpdateAccess
+from glasshouse.attacks.attack import Attack, CountedLabels, Knowledge, LabelCounts
+from glasshouse.attacks.labels.head import Head, find_head, softmax, whole_counts
+from glasshouse.learning.layout import Layout
+from glasshouse.learning.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelCountsFromUpdates(Attack):
+    """Counts the labels a client trained on from the last layer of its update; needs no auxiliary data."""
+
+    family = "labels"
+    needs = (UpdateAccess, AggregateAccess)
+
+    def run(
+        self, access: UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
+    ) -> LabelCounts:
+        protocol = access.protocol
+        head = find_head(protocol)
+        counted = []
+        for sent, delta, clients, sizes in _observations(access):
+            gradient_scale = sum(
+                size / sum(sizes) * effective_lr(protocol.recipe, size) for size in sizes
+            )
+            counts = count_labels(protocol.layout, head, sent, delta, gradient_scale, sum(sizes))
+            counted.append(CountedLabels(clients, counts))
+        return LabelCounts(tuple(counted))
+
+
+def count_labels(
+    layout: Layout, head: Head, sent: Tensor, delta: Tensor, gradient_scale: float, samples: int
+) -> np.ndarray:
+    """The label counts behind `delta` = -`gradient_scale` times the mean gradient, shape (classes,)."""
+    before, change = layout.named(sent), layout.named(delta)
+    g = (-change[head.bias].double() / gradient_scale).numpy()
+    G = (-change[head.weight].double() / gradient_scale).numpy()
+    features = G / np.where(np.abs(g) > 1e-12, g, 1e-12)[:, None]
+
+    # Several steps move the head while the gradients are taken; its middle position stands for all of them.
+    weight = before[head.weight].double() + change[head.weight].double() / 2
+    bias = before[head.bias].double() + change[head.bias].double() / 2
+    P = softmax(torch.from_numpy(features) @ weight.T + bias)
+
+    equations = np.vstack([P.T - np.eye(len(g)), np.ones(len(g))])
+    shares, _ = nnls(equations, np.append(g, 1.0))
+    return whole_counts(shares, samples)
+
+
+def effective_lr(recipe: Recipe, samples: int) -> float:
+    """The factor between a client's update and its mean gradient: the learning rates of its steps, summed.
+
+    With momentum m a gradient keeps acting: after s more steps by (1 - m^(s+1)) / (1 - m).
+    """
+    total = recipe.total_steps(samples)
+    m = recipe.momentum
+    return sum(recipe.lr_at(step, total) * (1 - m ** (total - step)) / (1 - m) for step in range(total))
+
+
+def _observations(
+    access: UpdateAccess | AggregateAccess,
+) -> list[tuple[Tensor, Tensor, tuple[int, ...], tuple[int, ...]]]:
+    """Each vector to look at: the model sent, its change, and whose samples are in it."""
+    if isinstance(access, UpdateAccess):
+        return [
+            (seen.sent, update.delta, (update.client,), (update.samples,))
+            for seen in access.rounds
+            for update in seen.updates
+        ]
+    return [(seen.sent, seen.mean, seen.clients, seen.sizes) for seen in access.rounds]

@@ -1,0 +1,68 @@
+"""Findings: one flat row for each number, which is all that results, tables and the page are made of."""
+
+import csv
+import dataclasses
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One measured number, what it would be by chance, and all one needs to know to judge it.
+
+    `low` and `high` bound its 95% interval; `assumes` names what the attack was given beyond its access, and
+    why a value could not be estimated; `printed` is the paper's number.
+    """
+
+    source: str
+    cell: str
+    family: str
+    adversary: str | None = None
+    attack: str | None = None
+    defence: str | None = None
+    strategy: str | None = None
+    data: str | None = None
+    model: str | None = None
+    metric: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    chance: float | None = None
+    n: int | None = None
+    seed: int | None = None
+    assumes: tuple[str, ...] = ()
+    printed: float | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for key in ("value", "low", "high", "chance", "printed"):
+            number = getattr(self, key)
+            assert number is None or math.isfinite(number), f"{self.cell}: {key} is {number}"
+        assert self.value is not None or self.assumes, f"{self.cell}: a missing value needs its reason"
+
+    def row(self) -> dict[str, Any]:
+        """The finding as a JSON object."""
+        return dataclasses.asdict(self) | {"assumes": list(self.assumes)}
+
+
+def from_row(row: dict[str, Any]) -> Finding:
+    """The inverse of `Finding.row`."""
+    return Finding(**row | {"assumes": tuple(row["assumes"])})
+
+
+def as_csv(findings: Iterable[Finding]) -> str:
+    """The findings as a CSV table with a header; `assumes` joined by semicolons."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in dataclasses.fields(Finding)], lineterminator="\n")
+    writer.writeheader()
+    for finding in findings:
+        writer.writerow(finding.row() | {"assumes": "; ".join(finding.assumes)})
+    return text.getvalue()
+
+
+def rows(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """The findings as `results.json` holds them."""
+    return [finding.row() for finding in findings]

@@ -64,7 +64,9 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
     try:
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
-            raise BadInput(f"{path}: holds one array, not an archive; save it with numpy.savez(path, x=..., y=...)")
+            raise BadInput(
+                f"{path}: holds one array, not an archive; save it with numpy.savez(path, x=..., y=...)"
+            )
         with archive:
             return {key: archive[key] for key in archive.files}
     except BadInput:
@@ -108,4 +110,6 @@ def _channels_first(x: np.ndarray, source: str) -> np.ndarray:
         return x
     if x.shape[3] in CHANNELS:
         return x.transpose(0, 3, 1, 2)
-    raise BadInput(f"{source}: images of shape {x.shape[1:]}; they must have one (grey) or three (RGB) channels")
+    raise BadInput(
+        f"{source}: images of shape {x.shape[1:]}; they must have one (grey) or three (RGB) channels"
+    )

@@ -27,8 +27,8 @@ class Dataset:
         train, test, users = self.train, self.test, self.users
         if test is not None and (train.x.shape[1:] != test.x.shape[1:] or train.classes != test.classes):
             raise BadInput(
-                f"{self.name}: training images {tuple(train.x.shape[1:])} of {train.classes} classes, test images "
-                f"{tuple(test.x.shape[1:])} of {test.classes}; give both the same shape and classes"
+                f"{self.name}: training images {tuple(train.x.shape[1:])} of {train.classes} classes, "
+                f"test images {tuple(test.x.shape[1:])} of {test.classes}; give both the same"
             )
         if users is not None and users.shape != (len(train),):
             raise BadInput(
@@ -77,16 +77,17 @@ def from_pool(
 
 def unit_pixels(parts: Sequence[np.ndarray]) -> Tensor:
     """Put uint8 (0..255) or float parts, each (N, C, H, W), one after another as float32 in [0, 1]."""
-    x = torch.empty((sum(map(len, parts)), *parts[0].shape[1:]))
+    x = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), np.float32)
     start = 0
     for part in parts:
         goal = x[start : start + len(part)]
         if part.dtype == np.uint8:
-            torch.div(torch.from_numpy(part), 255, out=goal)
+            np.divide(part, np.float32(255), out=goal)
         else:
-            goal.copy_(torch.from_numpy(part))
+            with np.errstate(over="ignore"):  # what does not fit becomes infinite and is refused as such
+                goal[...] = part
         start += len(part)
-    return x
+    return torch.from_numpy(x)
 
 
 def _joined(first: Tensor, second: Tensor) -> Tensor:

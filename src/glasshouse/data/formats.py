@@ -25,7 +25,7 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
     header = 4 + 4 * dimensions
     shape = tuple(int(size) for size in np.frombuffer(raw[4:header], ">u4")) if len(raw) >= header else ()
     check_size(path, len(raw), header + (int(np.prod(shape, dtype=object)) if shape else 0))
-    return np.frombuffer(bytearray(raw[header:]), np.uint8).reshape(shape)
+    return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
 
 
 def read_cifar(path: Path, label_bytes: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -47,15 +47,20 @@ def read_cifar(path: Path, label_bytes: int, classes: int) -> tuple[np.ndarray, 
 
 
 def read_hmnist(images: Path, table: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[str, ...]]:
-    """HAM10000 images (N, 3, 28, 28) uint8, labels, lesion ids and class names, from an .npy and a .csv file."""
+    """Images (N, 3, 28, 28) uint8, labels, lesion ids and class names, from an .npy and a .csv file."""
     try:
         x = np.load(images, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise BadInput(f"{images}: not a whole NumPy file ({first_line(error)}); put it there again") from error
+        raise BadInput(
+            f"{images}: not a whole NumPy file ({first_line(error)}); put it there again"
+        ) from error
     if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.ndim != 4 or x.shape[3] != 3:
         raise BadInput(f"{images}: expected uint8 images of shape (N, H, W, 3); put the right file there")
-    with table.open(newline="", encoding="utf-8") as lines:
-        rows = list(csv.DictReader(lines))
+    try:
+        with table.open(newline="", encoding="utf-8") as lines:
+            rows = list(csv.DictReader(lines))
+    except csv.Error as error:
+        raise BadInput(f"{table}: not a table ({error}); put the right file there") from error
     columns = set(rows[0]) if rows else set()
     if not {"lesion_id", "label", "dx"} <= columns or len(rows) != len(x):
         raise BadInput(

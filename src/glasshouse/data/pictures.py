@@ -31,7 +31,7 @@ def read_folder(folder: Path) -> Dataset:
     files, labels = pictures_by_class(train, names)
     tests = 0
     if test is not None:
-        test_files, test_labels = pictures_by_class(test, names)
+        test_files, test_labels = pictures_by_class(test, names, every_class=False)
         tests = len(test_files)
         files, labels = files + test_files, labels + test_labels
     return from_pool(
@@ -54,12 +54,12 @@ def read_tiny_imagenet(folder: Path) -> Dataset:
     wnids = tuple((folder / "wnids.txt").read_text().split())
     words = dict(_table(folder / "words.txt"))
     files, labels = pictures_by_class(folder / "train", wnids)
+    train_size = len(files)
     for picture, wnid in _table(folder / "val" / "val_annotations.txt"):
         if wnid not in wnids:
             raise BadInput(f"{folder}/val/val_annotations.txt: class {wnid} of {picture} is not in wnids.txt")
         files.append(folder / "val" / "images" / picture)
         labels.append(wnids.index(wnid))
-    train_size = sum(1 for file in files if file.is_relative_to(folder / "train"))
     return from_pool(
         folder.name,
         stack(opened(files)),
@@ -72,7 +72,7 @@ def read_tiny_imagenet(folder: Path) -> Dataset:
 
 
 def stack(pictures: Iterable[tuple[str, Image.Image]]) -> Tensor:
-    """Named pictures of one size as (N, C, H, W) float32: three channels if any of them is in colour."""
+    """One or more named pictures of one size as (N, C, H, W) float32: RGB if any of them is in colour."""
     arrays: list[np.ndarray] = []
     for name, picture in pictures:
         pixels = _pixels(name, picture)
@@ -83,13 +83,8 @@ def stack(pictures: Iterable[tuple[str, Image.Image]]) -> Tensor:
                 "bring all images to one size"
             )
         arrays.append(pixels)
-    if not arrays:
-        raise BadInput("no images; give at least one for each class")
     if any(pixels.ndim == 3 for pixels in arrays):
-        height, width = arrays[0].shape[:2]
-        return unit_pixels(
-            [np.broadcast_to(_colour(pixels), (1, 3, height, width)).copy() for pixels in arrays]
-        )
+        return unit_pixels([_colour(pixels)[None] for pixels in arrays])
     return unit_pixels([pixels[None, None] for pixels in arrays])
 
 
@@ -106,7 +101,9 @@ def opened(files: Sequence[Path]) -> Iterator[tuple[str, Image.Image]]:
             raise BadInput(f"{file}: not a sound image ({first_line(error)}); remove or repair it") from error
 
 
-def pictures_by_class(folder: Path, names: Sequence[str]) -> tuple[list[Path], list[int]]:
+def pictures_by_class(
+    folder: Path, names: Sequence[str], *, every_class: bool = True
+) -> tuple[list[Path], list[int]]:
     """The picture files of each class folder, at any depth and in order, and their class numbers."""
     unknown = [place.name for place in subfolders(folder) if place.name not in names]
     if unknown:
@@ -115,6 +112,10 @@ def pictures_by_class(folder: Path, names: Sequence[str]) -> tuple[list[Path], l
     labels: list[int] = []
     for label, name in enumerate(names):
         found = [file for file in sorted((folder / name).rglob("*")) if _is_picture(file)]
+        if every_class and not found:
+            raise BadInput(
+                f"{folder / name}: no images; put the images of this class there, or remove the folder"
+            )
         files += found
         labels += [label] * len(found)
     return files, labels
@@ -133,12 +134,14 @@ def _is_picture(file: Path) -> bool:
 
 def _pixels(name: str, picture: Image.Image) -> np.ndarray:
     if picture.mode in DEEP_MODES:
-        raise BadInput(f"{name}: pixels of more than 8 bits (mode {picture.mode}); save it with 8 bits a channel")
+        raise BadInput(
+            f"{name}: pixels of more than 8 bits (mode {picture.mode}); save it with 8 bits a channel"
+        )
     return np.asarray(picture.convert("L" if picture.mode in GREY_MODES else "RGB"))
 
 
 def _colour(pixels: np.ndarray) -> np.ndarray:
-    return pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels[None]
+    return pixels.transpose(2, 0, 1) if pixels.ndim == 3 else np.stack([pixels] * 3)
 
 
 def _table(path: Path) -> list[tuple[str, str]]:
@@ -146,5 +149,7 @@ def _table(path: Path) -> list[tuple[str, str]]:
     rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     short = [number for number, row in enumerate(rows) if len(row) < 2]
     if short:
-        raise BadInput(f"{path}: line {short[0] + 1} has no tab; expected a name, a tab and what it stands for")
+        raise BadInput(
+            f"{path}: line {short[0] + 1} has no tab; expected a name, a tab and what it stands for"
+        )
     return [(row[0], row[1]) for row in rows]

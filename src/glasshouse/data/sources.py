@@ -1,0 +1,85 @@
+"""Load the data that a user names: a known set, a folder, an .npz file, a function or a set of the hub."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from glasshouse.data.arrays import from_arrays, read_npz
+from glasshouse.data.dataset import Dataset
+from glasshouse.data.fetching import fetch
+from glasshouse.data.formats import first_line
+from glasshouse.data.hub import load_hub
+from glasshouse.data.images import Images, checked
+from glasshouse.data.pictures import read_folder
+from glasshouse.data.registry import DATA
+from glasshouse.errors import BadInput
+from glasshouse.registry import import_users, unknown
+
+__all__ = ["Dataset", "fetch", "load"]
+
+FUNCTION = re.compile(r"[\w.]+:\w+")
+
+
+def load(spec: str) -> Dataset:
+    """Load and check a data set: see docs/data.md for what `spec` may be.
+
+    A name, a folder of images by class, a path ending in .npz, `package.module:function` or `hf:owner/name`.
+    """
+    try:
+        if spec in DATA.places:
+            dataset: Dataset = DATA.load(spec)()
+            return dataset
+        if spec.startswith("hf:"):
+            return load_hub(spec.removeprefix("hf:"))
+        if spec.endswith(".npz"):
+            return read_npz(Path(spec).expanduser())
+        if spec and Path(spec).expanduser().is_dir():
+            return read_folder(Path(spec).expanduser())
+        if FUNCTION.fullmatch(spec):
+            return _from_function(spec)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"data {spec!r} cannot be read: {first_line(error)}; check the file and its rights"
+        ) from error
+    if "/" in spec or Path(spec).exists():
+        raise BadInput(f"data {spec!r}: no such folder; give a folder of images by class, or an .npz file")
+    raise BadInput(f"{unknown(DATA.kind, spec, DATA)} (or a folder, an .npz file or package.module:function)")
+
+
+def _from_function(spec: str) -> Dataset:
+    function = import_users(spec, "data")
+    source = f"data {spec!r}"
+    if not callable(function):
+        raise BadInput(f"{source} is a {type(function).__name__}; name a function without arguments")
+    try:
+        given = function()
+    except Exception as error:  # whatever a user's code raises
+        raise BadInput(
+            f"{source} failed with {type(error).__name__}: {first_line(error)}; call it yourself to see where"
+        ) from error
+    return _from_returned(spec, given, source)
+
+
+def _from_returned(name: str, given: Any, source: str) -> Dataset:
+    """A data set from what a user's function may return, checked."""
+    if isinstance(given, Images):
+        given = Dataset(name, given)
+    elif _is_pair(given) and all(isinstance(part, Images) for part in given):
+        given = Dataset(name, *given)
+    if isinstance(given, Dataset):
+        checked(given.train, source)
+        if given.test is not None:
+            checked(given.test, f"{source} (test images)", every_class=False)
+        return given
+    if _is_pair(given) and all(_is_pair(part) for part in given):
+        return from_arrays(name, given[0], given[1], source=source)
+    if _is_pair(given):
+        return from_arrays(name, given, source=source)
+    raise BadInput(
+        f"{source} returned a {type(given).__name__}; "
+        "it must return (x, y), ((x, y), (x_test, y_test)), Images or a Dataset"
+    )
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2

@@ -163,9 +163,12 @@ def a_run(folder: Path, rows: list[dict[str, Any]] | None = None, *, full: bool 
     (folder / "gallery").mkdir(exist_ok=True)
     gallery = []
     for index in range(4):
-        image = rng.integers(0, 255, (8, 8), dtype=np.uint8)
-        Image.fromarray(image).save(folder / "gallery" / f"{index}.png")
-        Image.fromarray(255 - image).save(folder / "gallery" / f"{index}-made.png")
+        image = np.zeros((8, 8)) + 40
+        image[1:7, 2 + index // 2 : 4 + index // 2] = 220
+        image[1 + index : 3 + index, 1:7] = 200
+        changed = np.clip(image + rng.choice([-30, 30], (8, 8)), 0, 255)
+        Image.fromarray(image.astype(np.uint8)).save(folder / "gallery" / f"{index}.png")
+        Image.fromarray(changed.astype(np.uint8)).save(folder / "gallery" / f"{index}-made.png")
         gallery.append(
             {
                 "cell": "digits/lenet/fedavg",

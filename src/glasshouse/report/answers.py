@@ -57,6 +57,11 @@ class Measure:
         }[self.judged]
 
     @property
+    def short_verdict(self) -> str:
+        """The verdict without its reason."""
+        return self.verdict.partition(" (")[0]
+
+    @property
     def caution(self) -> str:
         """What the verdict alone would hide; usually nothing."""
         if self.judged == "below":
@@ -219,9 +224,8 @@ def worth(tradeoff: Tradeoff) -> str:
     to_chance = [point for point in tried if point.leak.judged in ("clear", "below")]
     if to_chance:
         best = min(to_chance, key=lambda point: (_cost(base, point), point.leak.advantage or ()))
-        return f"Cheapest defence that leaves this attack nothing to find: {_bought(base, best)}."
-    # Disjoint intervals are a stricter test than is needed, which suits a recommendation.
-    lower = [p for p in tried if p.leak.advantage[2] < base.leak.advantage[1]]  # type: ignore[index]
+        return f"Cheapest defence that brings the interval down to chance: {_bought(base, best)}."
+    lower = [point for point in tried if _apart(base, point)]
     if lower:
         best = min(lower, key=lambda point: point.leak.advantage or ())
         return f"No defence tried stops it; the one that lowers it most: {_bought(base, best)}."
@@ -327,6 +331,12 @@ def _cost(base: Point, point: Point) -> float:
     return base.accuracy.value - point.accuracy.value
 
 
+def _apart(base: Point, point: Point) -> bool:
+    """Whether the leak's interval lies wholly below the undefended one: stricter than need be."""
+    before, after = base.leak.advantage, point.leak.advantage
+    return before is not None and after is not None and after[2] < before[1]
+
+
 def _bought(base: Point, point: Point) -> str:
     words = metric_words(point.leak.row.metric)
     text = (
@@ -335,10 +345,13 @@ def _bought(base: Point, point: Point) -> str:
     )
     cost = _cost(base, point)
     if cost == float("inf"):
-        return f"{text}; its accuracy was not measured"
-    if cost <= 0:
-        return f"{text}, at no cost of test accuracy"
-    return f"{text}, for {cost * 100:.1f} points of test accuracy"
+        price = "its test accuracy was not measured"
+    elif cost <= 0:
+        price = "at no cost of test accuracy"
+    else:
+        price = f"for {cost * 100:.1f} points of test accuracy"
+    luck = "" if _apart(base, point) else ". The two intervals overlap, so the change may be luck"
+    return f"{text}, {price}{luck}"
 
 
 def _short(count: str) -> str:

@@ -1,26 +1,31 @@
 """The figures of a report, each as SVG for the page, SVG to keep and PNG."""
 
 import io
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from glasshouse.report.answers import Point, Tradeoff
+from glasshouse.report.placement import Rectangle, nearest, place
 from glasshouse.report.run import Roc, TrainingPoint
 from glasshouse.report.words import defence_words, metric_words
 
 INK = "#1c2127"
 ACCENT = "#b3401b"
 SERIES = ("#2f6db3", "#2e7d5b", "#8a5aa8", "#9a6a00", "#4f7f8f", "#b0527f", "#6b7280", "#5b8c2a")
-SIZE = (5.0, 3.9)
+SIZE = (5.1, 3.9)
+TALL = (5.1, 4.8)
 DASHED = (0, (4, 3))
+Ends = tuple[tuple[float, float], tuple[float, float]]
 _FONT = "DejaVu Sans"
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -65,12 +70,15 @@ def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | Non
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         axes.axhline(0, color=INK, linewidth=0.9, linestyle=DASHED)
-        for point in points:
-            _draw_point(axes, point, colours.get(point.defence, INK))
-        axes.margins(x=0.22, y=0.2)
+        marks = [end for point in points for end in _draw_point(axes, point, colours.get(point.defence, INK))]
+        axes.margins(x=0.14, y=0.14)
         axes.set_xlabel("test accuracy")
-        axes.set_ylabel(f"{metric.label}, gain over chance")
-        _label_points(figure, axes, points, colours)
+        axes.set_ylabel(f"{metric.label} {'below' if metric.leaks == 'low' else 'above'} chance")
+        figure.canvas.draw()
+        left, right = axes.get_xlim()
+        marks.append(((left, 0.0), (right, 0.0)))
+        figure.set_layout_engine("none")  # the labels are placed in the layout as it is, and must not move it
+        _label_points(axes, points, marks, colours)
 
     name = _slug("privacy", tradeoff.adversary, tradeoff.attack, tradeoff.context)
     return _drawing(name, f"{tradeoff.title}: gain over chance against test accuracy", draw)
@@ -107,32 +115,39 @@ def roc_figure(attack: str, curves: Sequence[Roc], colours: dict[str, str]) -> D
         axes.set_ylabel("members found (TPR)")
         _legend_below(figure, axes)
 
-    return _drawing(_slug("roc", attack), f"ROC of {attack}, log-log", draw, size=(SIZE[0], 5.2))
+    return _drawing(_slug("roc", attack), f"ROC of {attack}, log-log", draw, TALL)
 
 
-def training_figure(title: str, points: Sequence[TrainingPoint], colours: dict[str, str]) -> Drawing:
-    """Accuracy by round, a line for each defence; dashed where the clients' own models were measured."""
-    lines: dict[tuple[str, str], list[TrainingPoint]] = {}
+def training_figure(
+    title: str, points: Sequence[TrainingPoint], whose: Literal["global", "local"], colours: dict[str, str]
+) -> Drawing:
+    """Accuracy by round, a line for each defence: of the global model, or of the clients' own on average."""
+    lines: dict[str, list[TrainingPoint]] = {}
     for point in points:
-        lines.setdefault((point.defence, point.strategy), []).append(point)
-    strategies = {strategy for _, strategy in lines}
+        lines.setdefault(point.defence, []).append(point)
+    accuracies = [a for point in points for a in (point.acc_global, point.acc_local) if a is not None]
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        for (defence, strategy), line in lines.items():
-            label = defence_words(defence) + (f", {strategy}" if len(strategies) > 1 else "")
-            colour = colours.get(defence, INK)
-            width = 2.2 if defence == "none" else 1.2
-            axes.plot(*_by_round(line, lambda p: p.acc_global), color=colour, linewidth=width, label=label)
-            rounds, local = _by_round(line, lambda p: p.acc_local)
-            if rounds:
-                axes.plot(rounds, local, color=colour, linewidth=0.9, linestyle=(0, (3, 2)))
+        for defence, line in lines.items():
+            rounds, accuracy = _by_round(line, whose)
+            bare = defence == "none"
+            axes.plot(
+                rounds,
+                accuracy,
+                color=colours.get(defence, INK),
+                linewidth=2.2 if bare else 1.2,
+                zorder=3 if bare else 2,
+                label=defence_words(defence),
+            )
+        if accuracies:  # the same for both kinds, to compare at a glance
+            axes.set_ylim(min(accuracies) - 0.03, min(1.02, max(accuracies) + 0.03))
         axes.set_xlabel("round")
         axes.set_ylabel("accuracy")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _legend_below(figure, axes)
 
-    return _drawing(_slug("training", title), f"Accuracy by round, {title}", draw, size=(SIZE[0], 4.8))
+    return _drawing(_slug("training", title, whose), f"Accuracy by round, {title}, {whose}", draw, TALL)
 
 
 def defence_colours(defences: Sequence[str]) -> dict[str, str]:
@@ -141,30 +156,68 @@ def defence_colours(defences: Sequence[str]) -> dict[str, str]:
     return {"none": ACCENT} | {d: SERIES[i % len(SERIES)] for i, d in enumerate(others)}
 
 
-def _draw_point(axes: Axes, point: Point, colour: str) -> None:
+def _draw_point(axes: Axes, point: Point, colour: str) -> list[Ends]:
+    """Draw a point and its intervals; the data coordinates of the mark and of each line's ends."""
+    x, y, across, up = _position(point)
+    axes.plot([x, x], up, color=colour, linewidth=1.0, alpha=0.55)
+    axes.plot(across, [y, y], color=colour, linewidth=1.0, alpha=0.55)
+    axes.plot([x], [y], "o", color=colour, markersize=8 if point.defence == "none" else 6.5, zorder=4)
+    return [((x, y), (x, y)), ((x, up[0]), (x, up[1])), ((across[0], y), (across[1], y))]
+
+
+def _position(point: Point) -> tuple[float, float, tuple[float, float], tuple[float, float]]:
+    """Accuracy and gain, with the interval of each."""
     assert point.accuracy is not None
     assert point.accuracy.value is not None
     assert point.leak.advantage is not None
     x, (y, low, high) = point.accuracy.value, point.leak.advantage
     left = x if point.accuracy.low is None else point.accuracy.low
     right = x if point.accuracy.high is None else point.accuracy.high
-    axes.plot([x, x], [low, high], color=colour, linewidth=1.1, alpha=0.75)
-    axes.plot([left, right], [y, y], color=colour, linewidth=1.1, alpha=0.75)
-    axes.plot([x], [y], "o", color=colour, markersize=8 if point.defence == "none" else 6.5, zorder=4)
+    return x, y, (left, right), (low, high)
 
 
-def _label_points(figure: Figure, axes: Axes, points: Sequence[Point], colours: dict[str, str]) -> None:
-    for point in points:
-        assert point.accuracy is not None
-        assert point.leak.advantage is not None
+def _label_points(
+    axes: Axes, points: Sequence[Point], marks: Sequence[Ends], colours: dict[str, str]
+) -> None:
+    """Name each point where there is room, with a line to it when the name had to move away.
+
+    All positions are points of 1/72 inch, which the figure's resolution makes the same as its pixels.
+    """
+    order = sorted(points, key=lambda point: -_position(point)[1])
+    names = [
         axes.annotate(
             defence_words(point.defence),
-            (point.accuracy.value or 0.0, point.leak.advantage[0]),
-            xytext=(7, 5),
-            textcoords="offset points",
+            _position(point)[:2],
+            xytext=(0, 0),
+            textcoords="figure points",
             fontsize=9.5,
             color=colours.get(point.defence, INK),
+            arrowprops={"arrowstyle": "-", "color": colours.get(point.defence, INK), "linewidth": 0.6},
         )
+        for point in order
+    ]
+    # An annotation's own extent would take in its line.
+    sizes = [(box.width, box.height) for box in (Text.get_window_extent(name) for name in names)]
+    anchors = [_pixels(axes, name.xy) for name in names]
+    taken = [_occupied(_pixels(axes, first), _pixels(axes, last)) for first, last in marks]
+    window = axes.get_window_extent()
+    frame = Rectangle(window.x0, window.y0, window.width, window.height)
+    for name, anchor, room in zip(names, anchors, place(anchors, sizes, taken, frame)):
+        name.set_position((room.x, room.y))
+        if name.arrow_patch and math.dist(nearest(room, anchor), anchor) < 14:
+            name.arrow_patch.set_visible(False)
+
+
+def _pixels(axes: Axes, place: tuple[float, float]) -> tuple[float, float]:
+    x, y = axes.transData.transform(place)
+    return float(x), float(y)
+
+
+def _occupied(first: tuple[float, float], last: tuple[float, float]) -> Rectangle:
+    pad = 5.0 if first == last else 0.5  # a mark has its size, a line only its width
+    return Rectangle(
+        first[0] - pad, first[1] - pad, last[0] - first[0] + 2 * pad, last[1] - first[1] + 2 * pad
+    )
 
 
 def _legend_below(figure: Figure, axes: Axes) -> None:
@@ -172,13 +225,11 @@ def _legend_below(figure: Figure, axes: Axes) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=2, handlelength=1.6, columnspacing=1.4)
 
 
-def _by_round(
-    points: Sequence[TrainingPoint], pick: Callable[[TrainingPoint], float | None]
-) -> tuple[list[int], list[float]]:
+def _by_round(points: Sequence[TrainingPoint], whose: str) -> tuple[list[int], list[float]]:
     """Rounds and mean accuracy at each; the mean is over repeated seeds or cells."""
     seen: dict[int, list[float]] = {}
     for point in points:
-        value = pick(point)
+        value = point.acc_global if whose == "global" else point.acc_local
         if value is not None:
             seen.setdefault(point.round, []).append(value)
     rounds = sorted(seen)
@@ -189,7 +240,7 @@ def _drawing(
     name: str, title: str, draw: Callable[[Figure], None], size: tuple[float, float] = SIZE
 ) -> Drawing:
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
-        figure = Figure(figsize=size)
+        figure = Figure(figsize=size, dpi=72)
         FigureCanvasAgg(figure)
         draw(figure)
         svg, png = io.StringIO(), io.BytesIO()

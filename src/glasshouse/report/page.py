@@ -86,6 +86,7 @@ def render(template: str, **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["anchor"] = lambda name: "adversary-" + name.replace(" ", "-")
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
     environment.globals.update(
         scale=lambda span: Scale(*span), words=words, style=_asset("page.css"), script=_asset("page.js")
@@ -142,11 +143,15 @@ def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
     clients = run.setting("clients")
     if isinstance(clients, int):
         made.append(("clients", str(clients)))
-    for m in measures:
-        row = m.row
-        if row.source == "audit" and row.metric == "test-accuracy" and (row.defence or "none") == "none":
-            where = "central accuracy" if row.strategy == "central" else "test accuracy"
-            made.append((where, words.DASH if m.value is None else f"{m.value * 100:.1f}%"))
+    for where, central in (("test accuracy", False), ("trained centrally", True)):
+        made += [
+            (where, words.DASH if m.value is None else f"{m.value * 100:.1f}%")
+            for m in measures
+            if m.row.source == "audit"
+            and m.row.metric == "test-accuracy"
+            and (m.row.defence or "none") == "none"
+            and (m.row.strategy == "central") == central
+        ]
     return made
 
 
@@ -182,10 +187,11 @@ def _trainings(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[di
     made = []
     for strategy in dict.fromkeys(point.strategy for point in run.curves.training):
         points = [point for point in run.curves.training if point.strategy == strategy]
-        local = any(point.acc_local is not None for point in points)
-        note = "Solid: the global model. Dashed: the clients' own models, on average." if local else ""
-        svg = drawings.keep(figures.training_figure(strategy, points, colours))
-        made.append({"title": strategy, "svg": svg, "note": note})
+        svg = drawings.keep(figures.training_figure(strategy, points, "global", colours))
+        made.append({"title": f"{strategy}: the global model", "svg": svg})
+        if any(point.acc_local is not None for point in points):
+            svg = drawings.keep(figures.training_figure(strategy, points, "local", colours))
+            made.append({"title": f"{strategy}: the clients' own models, on average", "svg": svg})
     return made
 
 

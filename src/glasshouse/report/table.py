@@ -71,7 +71,7 @@ def findings_table(rows: Sequence[Row], judged: Sequence[Measure]) -> Table:
                 Cell(verdict, verdict, (verdict,), measure.judged if leaks(measure) else ""),
             )
         )
-    return Table("findings", "Every finding of this run", columns, tuple(body), filterable=True)
+    return Table("findings", f"All {len(rows)} findings", columns, tuple(body), filterable=True)
 
 
 def remains_table(tradeoffs: Sequence[Tradeoff]) -> Table:

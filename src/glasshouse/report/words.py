@@ -103,7 +103,7 @@ METRICS = {
     "test-accuracy": Metric("test accuracy", "gets {value} right", leaks="none"),
     "auc": Metric(
         "AUC",
-        "shown one record used for training and one that was not, picks the right one in {value} cases",
+        "sees one record used for training and one that was not, and picks the right one in {value} cases",
         "a coin would get {chance}",
     ),
     "balanced-accuracy": Metric(
@@ -128,14 +128,14 @@ METRICS = {
     ),
     "robust-accuracy": Metric(
         "robust accuracy",
-        "changes images so slightly that the eye hardly notices, and the model still gets {value} right",
+        "makes small changes to test images that leave the model {value} right",
         "random noise of the same size leaves {chance}",
         leaks="low",
     ),
     "clean-accuracy": Metric("clean accuracy", "leaves {value} right without an attack", leaks="none"),
     "success-rate": Metric(
         "success rate",
-        "rebuilds {value} private images well enough to recognise them",
+        "rebuilds {value} private images closely enough to count as a success",
         "a blind guess would rebuild {chance}",
     ),
     "psnr": Metric(

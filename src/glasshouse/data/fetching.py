@@ -105,8 +105,13 @@ def _retrieve(name: str, address: str, md5: str, into: Path) -> None:
 def _unpack(archive: Path, folder: Path) -> None:
     """Unpack a tar file and move each file to its place under `folder`."""
     unpacked = archive.parent / "unpacked"
-    with tarfile.open(archive) as tar:
-        tar.extractall(unpacked, filter="data")
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(unpacked, filter="data")
+    except tarfile.TarError as error:
+        raise BadInput(
+            f"{archive.name} cannot be unpacked ({first_line(error)}); unpack it yourself in {folder}"
+        ) from error
     for file in sorted(place for place in unpacked.rglob("*") if place.is_file()):
         goal = folder / file.relative_to(unpacked)
         if not goal.exists():

@@ -41,8 +41,8 @@ def load(spec: str) -> Dataset:
         raise BadInput(
             f"data {spec!r} cannot be read: {first_line(error)}; check the file and its rights"
         ) from error
-    if "/" in spec or Path(spec).exists():
-        raise BadInput(f"data {spec!r}: no such folder; give a folder of images by class, or an .npz file")
+    if "/" in spec or (spec and Path(spec).exists()):
+        raise BadInput(f"data {spec!r}: not a folder; give a folder of images by class, or an .npz file")
     raise BadInput(f"{unknown(DATA.kind, spec, DATA)} (or a folder, an .npz file or package.module:function)")
 
 

@@ -11,7 +11,6 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from glasshouse.report.answers import Point, Tradeoff
@@ -192,20 +191,26 @@ def _label_points(
             textcoords="figure points",
             fontsize=9.5,
             color=colours.get(point.defence, INK),
-            arrowprops={"arrowstyle": "-", "color": colours.get(point.defence, INK), "linewidth": 0.6},
         )
         for point in order
     ]
-    # An annotation's own extent would take in its line.
-    sizes = [(box.width, box.height) for box in (Text.get_window_extent(name) for name in names)]
+    sizes = [(box.width, box.height) for box in (name.get_window_extent() for name in names)]
     anchors = [_pixels(axes, name.xy) for name in names]
     taken = [_occupied(_pixels(axes, first), _pixels(axes, last)) for first, last in marks]
     window = axes.get_window_extent()
     frame = Rectangle(window.x0, window.y0, window.width, window.height)
     for name, anchor, room in zip(names, anchors, place(anchors, sizes, taken, frame)):
         name.set_position((room.x, room.y))
-        if name.arrow_patch and math.dist(nearest(room, anchor), anchor) < 14:
-            name.arrow_patch.set_visible(False)
+        end = nearest(room, anchor)
+        if math.dist(end, anchor) > 14:
+            line = {
+                "arrowstyle": "-",
+                "color": name.get_color(),
+                "linewidth": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 4,
+            }
+            axes.annotate("", name.xy, xytext=end, textcoords="figure points", arrowprops=line)
 
 
 def _pixels(axes: Axes, place: tuple[float, float]) -> tuple[float, float]:

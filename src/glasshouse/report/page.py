@@ -28,8 +28,8 @@ _SECTIONS = (
     ("trainings", "training", "Training"),
     ("gallery", "gallery", "Gallery"),
     (None, "all", "Findings"),
-    (None, "caveats", "Caveats"),
     (None, "setup", "Setup"),
+    (None, "caveats", "Caveats"),
 )
 
 

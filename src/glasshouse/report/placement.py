@@ -24,6 +24,11 @@ class Rectangle:
         return max(0.0, across) * max(0.0, up)
 
     @property
+    def thin(self) -> bool:
+        """Whether it is a line rather than a mark."""
+        return min(self.width, self.height) < 3
+
+    @property
     def area(self) -> float:
         """Width times height."""
         return self.width * self.height
@@ -74,14 +79,14 @@ def _cost(
     """How bad a place is; `earlier` holds the labels already placed, each with its anchor."""
     outside = box.area - box.overlap(frame)
     labels = sum(box.overlap(other) for other, _ in earlier)
-    # A thin line has hardly any area: being crossed at all is what counts.
-    marks = sum(min(1.0, box.overlap(other) / 4) for other in taken)
+    # A line may be covered at need, a mark hardly ever; how much of either is covered matters less.
+    marks = sum((25 if other.thin else 150) * min(1.0, box.overlap(other) / 4) for other in taken)
     end = nearest(box, anchor)
     crossed = sum(
         _crosses(end, anchor, other) + _crosses(nearest(other, its_anchor), its_anchor, box)
         for other, its_anchor in earlier
     )
-    return 50 * outside + 20 * labels + 60 * marks + 80 * crossed + math.dist(end, anchor)
+    return 50 * outside + 20 * labels + marks + 150 * crossed + math.dist(end, anchor)
 
 
 def _crosses(start: tuple[float, float], end: tuple[float, float], box: Rectangle) -> bool:

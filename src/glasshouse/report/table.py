@@ -54,9 +54,9 @@ def findings_table(rows: Sequence[Row], judged: Sequence[Measure]) -> Table:
     body = []
     for row, measure in zip(rows, judged):
         unit = metric_words(row.metric).unit
-        verdict = measure.verdict if leaks(measure) else ""
+        full, short = (measure.verdict, measure.short_verdict) if leaks(measure) else ("", "")
         if row.value is None:
-            verdict = f"not estimable: {'; '.join(row.assumes) or 'no reason given'}"
+            full = short = f"not estimable: {'; '.join(row.assumes) or 'no reason given'}"
         body.append(
             (
                 text_cell(row.adversary),
@@ -68,7 +68,7 @@ def findings_table(rows: Sequence[Row], judged: Sequence[Measure]) -> Table:
                 interval_cell(row.low, row.high),
                 number_cell(row.chance, unit),
                 text_cell(row.n),
-                Cell(verdict, verdict, (verdict,), measure.judged if leaks(measure) else ""),
+                Cell(short, short, (full,), measure.judged if leaks(measure) else ""),
             )
         )
     return Table("findings", f"All {len(rows)} findings", columns, tuple(body), filterable=True)

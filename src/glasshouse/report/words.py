@@ -128,7 +128,7 @@ METRICS = {
     ),
     "robust-accuracy": Metric(
         "robust accuracy",
-        "makes small changes to test images that leave the model {value} right",
+        "makes small changes to test images, after which the model still gets {value} right",
         "random noise of the same size leaves {chance}",
         leaks="low",
     ),

@@ -1,1 +1,28 @@
 """Glasshouse measures what a federated model gives away."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glasshouse.audit.run import audit as audit
+    from glasshouse.audit.setting import Setting as Setting
+    from glasshouse.data.dataset import Dataset as Dataset
+    from glasshouse.data.images import Images as Images
+    from glasshouse.errors import BadInput as BadInput
+    from glasshouse.findings import Finding as Finding
+
+_PLACES = {
+    "audit": "glasshouse.audit.run",
+    "Setting": "glasshouse.audit.setting",
+    "Dataset": "glasshouse.data.dataset",
+    "Images": "glasshouse.data.images",
+    "BadInput": "glasshouse.errors",
+    "Finding": "glasshouse.findings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names when they are first used, so that `glasshouse --help` answers at once."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'glasshouse' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)

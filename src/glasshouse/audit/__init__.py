@@ -1,0 +1,1 @@
+"""The audit: a federation, every adversary, every defence, one report."""

@@ -200,7 +200,7 @@ def tradeoffs(measures: Sequence[Measure]) -> list[Tradeoff]:
     for name in ordered_adversaries(measures):
         mine = [m for m in measures if m.row.adversary == name and leaks(m)]
         for lines in _by_attack(mine).values():
-            lead = _headline(lines)
+            lead = headline(lines)
             points = [
                 Point(m.row.defence or "none", accuracy.get(_place(m)), m)
                 for m in lines
@@ -250,6 +250,13 @@ def undefended(measures: Sequence[Measure]) -> str:
     return "none" if "none" in defences else defences[0]
 
 
+def headline(measures: Sequence[Measure]) -> str:
+    """The metric that leads for an attack: its family's headline where measured, else the first."""
+    wanted = family_words(measures[0].row.family).headline
+    present = [m.row.metric for m in measures]
+    return wanted if wanted in present else present[0]
+
+
 def varying(measures: Sequence[Measure], row: Row) -> list[str]:
     """Those of the row's strategy, data and model that are not the same in every attack measured."""
     keys = ("strategy", "data", "model")
@@ -292,7 +299,7 @@ def _over_seeds(rows: Sequence[Row]) -> Measure:
 def _answer(family: str, measures: list[Measure]) -> Answer:
     lines = []
     for mine in _by_attack(measures).values():
-        lead = _headline(mine)
+        lead = headline(mine)
         first = next(m for m in mine if m.row.metric == lead)
         name = " · ".join([first.row.attack or family, *varying(measures, first.row)])
         lines.append(Line(name, first, tuple(m for m in mine if m is not first)))
@@ -310,12 +317,6 @@ def _by_attack(measures: Sequence[Measure]) -> dict[tuple[object, ...], list[Mea
         key = (m.row.family, m.row.attack, m.row.strategy, m.row.data, m.row.model)
         groups.setdefault(key, []).append(m)
     return groups
-
-
-def _headline(measures: Sequence[Measure]) -> str:
-    wanted = family_words(measures[0].row.family).headline
-    present = [m.row.metric for m in measures]
-    return wanted if wanted in present else present[0]
 
 
 def _place(measure: Measure) -> tuple[object, ...]:

@@ -1,0 +1,38 @@
+"""The main job as one function."""
+
+from pathlib import Path
+
+from torch import nn
+
+from glasshouse.audit.battery import run_battery
+from glasshouse.audit.bench import prepare
+from glasshouse.audit.setting import Setting
+from glasshouse.audit.trial import slug
+from glasshouse.data.dataset import Dataset
+from glasshouse.learning.engine import Backend, Engine
+from glasshouse.progress import Progress
+from glasshouse.results import Results, write_results
+from glasshouse.store import open_run
+
+
+def audit(
+    setting: Setting | None = None,
+    *,
+    dataset: Dataset | None = None,
+    model: nn.Module | None = None,
+    out: Path | str | None = None,
+    workers: int | None = None,
+    engine: Backend = "processes",
+    quiet: bool = False,
+) -> Results:
+    """Audit a federation and write its report; without arguments, that of the embedded example.
+
+    `dataset` and `model` stand in for what `setting` names, for objects that have no name. An unfinished run in
+    the folder `out` is continued.
+    """
+    bench = prepare(setting or Setting(), dataset, model)
+    stem = f"audit-{slug(Path(bench.setting.data.name).stem)}"
+    folder = open_run(Path(out) if out is not None else None, stem, bench.config())
+    with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
+        findings, curves = run_battery(bench, folder, running, progress)
+    return write_results(folder.path, findings, curves)

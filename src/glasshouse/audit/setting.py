@@ -1,0 +1,153 @@
+"""What to audit: the configuration, as a TOML file or in Python."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from glasshouse.errors import BadInput
+from glasshouse.learning.recipe import Recipe
+from glasshouse.registry import unknown
+
+
+class Table(BaseModel):
+    """A table of the configuration: every key has a default, an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class DataTable(Table):
+    """The data, and who holds what of them; sizes left out are chosen to fit."""
+
+    name: str = "digits"
+    clients: int | None = Field(10, ge=1)
+    partition: str = "dirichlet(alpha=0.5)"
+    members: int | None = Field(None, ge=1)
+    nonmembers: int | None = Field(None, ge=1)
+    auxiliary: int | None = Field(None, ge=1)
+    test: int | None = Field(None, ge=1)
+
+
+class ModelTable(Table):
+    """The network, and the weights it starts from."""
+
+    name: str = "lenet"
+    weights: str = ""
+
+
+class TrainingTable(Table):
+    """The federation: `rounds` of local training on a `fraction` of the clients."""
+
+    strategy: str = "fedavg"
+    rounds: int = Field(20, ge=1)
+    fraction: float = Field(1.0, gt=0, le=1)
+    target_accuracy: float | None = Field(None, gt=0, le=1)
+    local_test: int = Field(1000, ge=0)
+    epochs: int = 5
+    batch_size: int = 10
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def recipe(self) -> Recipe:
+        """The clients' recipe."""
+        keys = ("epochs", "batch_size", "optimiser", "lr", "momentum", "weight_decay")
+        return Recipe(**{key: getattr(self, key) for key in keys})
+
+
+class AttackTable(Table):
+    """Which attacks run against which defences; `observe` rounds of the server's view are kept."""
+
+    attacks: tuple[str, ...] = ("loss-threshold", "gap", "fgsm", "label-counts", "saturated-head")
+    defences: tuple[str, ...] = (
+        "gaussian-noise(std=0.01)",
+        "laplacian-noise(scale=0.01)",
+        "pruning(fraction=0.7)",
+        "pruning(fraction=0.95)",
+        "pruning(fraction=0.99)",
+        "clipping(norm=1.0)",
+        "clipping(norm=1.0)+gaussian-noise(std=0.01)",
+    )
+    observe: int = Field(3, ge=1)
+
+
+class Setting(Table):
+    """Everything that decides the numbers of an audit."""
+
+    seed: int = Field(0, ge=0)
+    data: DataTable = DataTable()
+    model: ModelTable = ModelTable()
+    training: TrainingTable = TrainingTable()
+    audit: AttackTable = AttackTable()
+
+
+def read_setting(path: Path) -> Setting:
+    """The setting in a TOML file; an error names the line."""
+    try:
+        text = path.read_text()
+        return make_setting(tomllib.loads(text))
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}); `glasshouse init` writes one") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} is not valid TOML: {error}") from error
+    except ValidationError as error:
+        raise BadInput(f"{path}{_line(text, error)}: {explain(error)}") from None
+
+
+def make_setting(values: dict[str, Any]) -> Setting:
+    """The setting made of nested tables; lists may stand for tuples."""
+    return Setting.model_validate(_tuples(values))
+
+
+def explain(error: ValidationError) -> str:
+    """The first fault of a configuration, in one line."""
+    fault = error.errors()[0]
+    place = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        table: Any = Setting
+        for part in fault["loc"][:-1]:
+            table = table.model_fields[str(part)].annotation
+        return unknown("key", place, [".".join([*map(str, fault["loc"][:-1]), key]) for key in table.model_fields])
+    return f"{place} = {fault['input']!r} does not fit: {fault['msg'].lower()}"
+
+
+def as_toml(setting: Setting) -> str:
+    """The setting as TOML, whole, with keys that are null left out."""
+    lines = [f"seed = {setting.seed}"]
+    for name in ("data", "model", "training", "audit"):
+        lines += ["", f"[{name}]"]
+        table: Table = getattr(setting, name)
+        lines += [f"{key} = {_toml(value)}" for key, value in table.model_dump().items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, tuple):
+        return "[" + "".join(f"\n    {_toml(item)}," for item in value) + "\n]"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _line(text: str, error: ValidationError) -> str:
+    """Where in the file the first fault is: `, line 7`."""
+    *tables, key = (str(part) for part in error.errors()[0]["loc"] if not isinstance(part, int))
+    header, wanted = "", ".".join(tables)
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := re.match(r"\s*\[([^\]]+)\]", line):
+            header = found[1].strip()
+            if wanted == "" and header == key:
+                return f", line {number}"
+        elif header == wanted and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
+            return f", line {number}"
+    return ""

@@ -1,0 +1,120 @@
+"""One trained federation on trial: each attack gets its access, the auditor keeps the truth and scores."""
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glasshouse.access import Access
+from glasshouse.attacks import ATTACKS
+from glasshouse.attacks.attack import Attack, CannotRun, Evidence, Knowledge, MembershipScores
+from glasshouse.audit.bench import Bench
+from glasshouse.audit.gallery import pictures
+from glasshouse.audit.grants import Grantor
+from glasshouse.audit.scoring import Truth, score
+from glasshouse.federation.federation import Federation
+from glasshouse.federation.history import History
+from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
+from glasshouse.measures.membership import roc
+from glasshouse.store import RunFolder
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A federation trained under one defence."""
+
+    bench: Bench
+    folder: RunFolder
+    defence: str
+    federation: Federation
+    history: History
+    grantor: Grantor
+
+    def curve(self) -> list[dict[str, Any]]:
+        """Accuracy round by round."""
+        common = {"cell": self.defence, "defence": self.defence, "strategy": self.bench.setting.training.strategy}
+        return [
+            common | {"round": row.number + 1, "acc_global": row.acc_global, "acc_local": row.acc_local}
+            for row in self.history.rounds
+        ]
+
+    def attack(self, spec: str, kind: type[Access]) -> dict[str, Any]:
+        """The finding rows, ROC curve and pictures of one attack; read from the folder if they are there."""
+        name = f"{slug(self.defence)}/{slug(spec)}-by-{slug(kind.adversary)}"
+        kept: dict[str, Any] = self.folder.cached(name, lambda: self._attack(spec, kind))
+        return kept
+
+    def _attack(self, spec: str, kind: type[Access]) -> dict[str, Any]:
+        attack: Attack = ATTACKS.make(spec)
+        seed = derive(self.bench.setting.seed, "attack", self.defence, spec, kind.adversary)
+        truth = self._truth(attack, seed)
+        knowledge = Knowledge(truth.candidates, self.bench.split.images("auxiliary")).only(attack.told)
+        labels = {"cell": f"{self.defence}/{spec}", "attack": spec, "defence": self.defence}
+        began = time.perf_counter()
+        try:
+            evidence = attack.run(self.grantor.grant(kind), knowledge, torch_rng(seed))
+        except CannotRun as reason:
+            empty = self.bench.finding(
+                **labels,
+                family=attack.family,
+                adversary=kind.adversary,
+                metric="not-applicable",
+                value=None,
+                assumes=(str(reason),),
+            )
+            return {"rows": [empty.row()], "roc": [], "gallery": []}
+        seconds = round(time.perf_counter() - began, 3)
+        rows = [
+            self.bench.finding(
+                **labels,
+                family=attack.family,
+                adversary=kind.adversary,
+                metric=result.metric,
+                value=result.estimate.value,
+                low=result.estimate.low,
+                high=result.estimate.high,
+                chance=result.chance,
+                n=result.estimate.n,
+                assumes=knowledge.described() + ((result.estimate.note,) if result.estimate.note else ()),
+                seconds=seconds,
+            ).row()
+            for result in score(evidence, truth)
+        ]
+        shown = pictures(evidence, truth, self.folder.path) if self.defence == "none" else []
+        return {
+            "rows": rows,
+            "roc": [labels | curve for curve in _roc(evidence, truth)],
+            "gallery": [labels | picture for picture in shown],
+        }
+
+    def _truth(self, attack: Attack, seed: int) -> Truth:
+        """What the auditor knows.
+
+        Membership candidates are as many members as non-members, in an order that tells nothing.
+        """
+        holders = self.bench.split
+        if attack.family == "membership":
+            count = min(len(holders.members), len(holders.nonmembers))
+            rng = numpy_rng(seed, "candidates")
+            chosen = [rng.choice(part, count, replace=False) for part in (holders.members, holders.nonmembers)]
+            order = rng.permutation(2 * count)
+            candidates, member = holders.pool[np.concatenate(chosen)[order]], order < count
+        else:
+            candidates, member = holders.images("test"), np.zeros(len(holders.test), dtype=bool)
+        counts = np.stack([holders.client(k).label_counts().numpy() for k in range(len(holders.clients))])
+        return Truth(candidates, member, counts, self.grantor.model, torch_rng(seed, "blind guess"))
+
+
+def slug(text: str) -> str:
+    """`text` as a file name: `pruning(fraction=0.7)` becomes `pruning-fraction-0.7`."""
+    return re.sub(r"[^A-Za-z0-9.+]+", "-", text).strip("-")
+
+
+def _roc(evidence: Evidence, truth: Truth) -> list[dict[str, Any]]:
+    if not isinstance(evidence, MembershipScores):
+        return []
+    fpr, tpr = roc(evidence.scores, truth.member)
+    members = int(truth.member.sum())
+    return [{"fpr": fpr, "tpr": tpr, "members": members, "nonmembers": len(truth.member) - members}]

@@ -1,0 +1,198 @@
+"""One page that sets several runs side by side."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from glasshouse.errors import BadInput
+from glasshouse.report.answers import Measure, headline, leaks, ordered_adversaries, pooled, undefended
+from glasshouse.report.page import facts, render, write_atomically
+from glasshouse.report.run import Run, read_run
+from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
+from glasshouse.report.words import (
+    DASH,
+    Adversary,
+    adversary_words,
+    defence_words,
+    family_words,
+    metric_words,
+)
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One run of the comparison: its name on the page and its measures by key."""
+
+    name: str
+    run: Run
+    measures: dict[Key, Measure]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One attack in every run, undefended where that was measured."""
+
+    question: str
+    attack: str
+    lines: tuple[tuple[str, Measure], ...]
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """An adversary and how it fared in every run."""
+
+    words: Adversary
+    contests: tuple[Contest, ...]
+
+
+def compare_reports(folders: list[Path], out: Path) -> Path:
+    """Write a page that compares the runs in `folders`; returns its path.
+
+    `out` is the page itself when it ends in .html, else a folder that receives `report.html`.
+    """
+    if len(folders) < 2:
+        raise BadInput(f"{len(folders)} run folder to compare; give at least two")
+    runs = [read_run(Path(folder)) for folder in folders]
+    page = Path(out) if Path(out).suffix == ".html" else Path(out) / "report.html"
+    if page.parent.resolve() in {run.folder.resolve() for run in runs} and page.name == "report.html":
+        raise BadInput(f"{out}: holds a run's own report; name another folder or a file ending in .html")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    inside = _varying_inside(runs)
+    sides = [
+        Side(name, run, {_key(m, inside): m for m in pooled(run.rows)})
+        for name, run in zip(distinct_names([run.folder for run in runs]), runs)
+    ]
+    content = render(
+        "compare.html",
+        title=f"{len(sides)} runs side by side",
+        names=[side.name for side in sides],
+        differing=_differing(sides),
+        settings=_settings_table(sides),
+        opponents=_opponents(sides),
+        findings=_findings_table(sides, inside),
+    )
+    return write_atomically(page, content.encode())
+
+
+def distinct_names(folders: Sequence[Path]) -> list[str]:
+    """The shortest ends of the paths that tell them apart."""
+    paths = [folder.resolve() for folder in folders]
+    longest = max(len(path.parts) for path in paths)
+    for length in range(1, longest):
+        names = ["/".join(path.parts[-length:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{path.name} ({number})" for number, path in enumerate(paths, 1)]
+
+
+def _varying_inside(runs: Sequence[Run]) -> list[str]:
+    """The keys that tell findings of one run apart, beyond attack, defence and metric."""
+    keys = ("source", "cell", "strategy", "data", "model")
+    repeated = [key for key in keys if any(len({getattr(r, key) for r in run.rows}) > 1 for run in runs)]
+    # A cell names data, model, strategy and defence at once: where these tell findings apart, it need not.
+    without = [key for key in repeated if key != "cell"]
+    clash = any(len({_key(m, without) for m in made}) < len(made) for made in (pooled(r.rows) for r in runs))
+    return repeated if clash else without
+
+
+def _key(measure: Measure, inside: Iterable[str]) -> Key:
+    row = measure.row
+    fixed = (row.adversary or "", row.family, row.attack or "", row.defence or "none", row.metric)
+    return (*fixed, *(str(getattr(row, key) or "") for key in inside))
+
+
+def _differing(sides: Sequence[Side]) -> list[str]:
+    """The facts in which the runs are not alike, results aside."""
+    seen: dict[str, set[str]] = {}
+    for side in sides:
+        for name, value in facts(side.run, []):
+            seen.setdefault(name, set()).add(value)
+    return [name for name, values in seen.items() if len(values) > 1]
+
+
+def _settings_table(sides: Sequence[Side]) -> Table:
+    rows = [(side, dict(facts(side.run, list(side.measures.values())))) for side in sides]
+    labels = list(dict.fromkeys(label for _, values in rows for label in values))
+    columns = [Column("run", ("run",)), *(Column(label, (label,)) for label in labels)]
+    columns += [Column("seeds", ("seeds",), numeric=True), Column("findings", ("findings",), numeric=True)]
+    body = tuple(
+        (
+            text_cell(side.name),
+            *(text_cell(values.get(label)) for label in labels),
+            text_cell(len({row.seed for row in side.run.rows})),
+            text_cell(len(side.run.rows)),
+        )
+        for side, values in rows
+    )
+    return Table("runs", "The runs", tuple(columns), body)
+
+
+def _opponents(sides: Sequence[Side]) -> list[Opponent]:
+    everything = [m for side in sides for m in side.measures.values()]
+    made = []
+    for name in ordered_adversaries(everything):
+        mine = [m for m in everything if m.row.adversary == name and leaks(m)]
+        attacks = dict.fromkeys((m.row.family, m.row.attack) for m in mine)
+        contests = []
+        for family, attack in attacks:
+            tried = [m for m in mine if (m.row.family, m.row.attack) == (family, attack)]
+            metric, defence = headline(tried), undefended(tried)
+            lines = [
+                (side.name, m)
+                for side in sides
+                for m in side.measures.values()
+                if (m.row.adversary, m.row.family, m.row.attack) == (name, family, attack)
+                and (m.row.metric, m.row.defence or "none") == (metric, defence)
+            ]
+            question = family_words(family).question or family
+            under = "" if defence == "none" else f", under {defence_words(defence)}"
+            contests.append(Contest(question, f"{attack or family}{under}", tuple(lines)))
+        made.append(Opponent(adversary_words(name), tuple(contests)))
+    return made
+
+
+def _findings_table(sides: Sequence[Side], inside: Sequence[str]) -> Table:
+    labels = ("adversary", "attack", "defence", *inside, "metric")
+    columns = [Column(label, (label,)) for label in labels]
+    columns += [
+        Column(side.name, (side.name, f"{side.name} low", f"{side.name} high"), numeric=True)
+        for side in sides
+    ]
+    columns.append(Column("intervals", ("intervals",)))
+    body = []
+    for key in dict.fromkeys(key for side in sides for key in side.measures):
+        adversary, _, attack, defence, metric, *rest = key
+        found = [side.measures.get(key) for side in sides]
+        body.append(
+            (
+                text_cell(adversary),
+                text_cell(attack),
+                Cell(defence_words(defence), defence_words(defence), (defence,)),
+                *(text_cell(part) for part in rest),
+                Cell(metric_words(metric).label, metric, (metric,)),
+                *(_measured_cell(m) for m in found),
+                text_cell(_apart([m for m in found if m])),
+            )
+        )
+    caption = f"All {len(body)} findings side by side; coloured where the attack beats chance"
+    return Table("findings", caption, tuple(columns), tuple(body), filterable=True)
+
+
+def _measured_cell(measure: Measure | None) -> Cell:
+    if measure is None:
+        return Cell(DASH, "", ("", "", ""))
+    mark = measure.judged if leaks(measure) else ""
+    shown = number_cell(measure.value, metric_words(measure.row.metric).unit, mark)
+    return Cell(shown.text, shown.sort, (*shown.csv, *interval_cell(measure.low, measure.high).csv), mark)
+
+
+def _apart(measures: Sequence[Measure]) -> str:
+    """Whether any two runs' intervals are disjoint: a difference that is more than luck."""
+    ends = [(m.low, m.high) for m in measures if m.low is not None and m.high is not None]
+    if len(ends) < 2:
+        return ""
+    disjoint = any(a[1] < b[0] or b[1] < a[0] for a, b in combinations(ends, 2))
+    return "apart" if disjoint else "overlap"

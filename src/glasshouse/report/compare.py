@@ -91,7 +91,8 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
 def _varying_inside(runs: Sequence[Run]) -> list[str]:
     """The keys that tell findings of one run apart, beyond attack, defence and metric."""
     keys = ("source", "cell", "strategy", "data", "model")
-    repeated = [key for key in keys if any(len({getattr(r, key) for r in run.rows}) > 1 for run in runs)]
+    federated = [[row for row in run.rows if row.strategy != "central"] for run in runs]
+    repeated = [key for key in keys if any(len({getattr(row, key) for row in rows}) > 1 for rows in federated)]
     # A cell names data, model, strategy and defence at once: where these tell findings apart, it need not.
     without = [key for key in repeated if key != "cell"]
     clash = any(len({_key(m, without) for m in made}) < len(made) for made in (pooled(r.rows) for r in runs))
@@ -100,7 +101,8 @@ def _varying_inside(runs: Sequence[Run]) -> list[str]:
 
 def _key(measure: Measure, inside: Iterable[str]) -> Key:
     row = measure.row
-    fixed = (row.adversary or "", row.family, row.attack or "", row.defence or "none", row.metric)
+    baseline = "central" if row.strategy == "central" else ""
+    fixed = (row.adversary or "", row.attack or "", row.defence or "none", row.metric, row.family, baseline)
     return (*fixed, *(str(getattr(row, key) or "") for key in inside))
 
 
@@ -164,7 +166,8 @@ def _findings_table(sides: Sequence[Side], inside: Sequence[str]) -> Table:
     columns.append(Column("intervals", ("intervals",)))
     body = []
     for key in dict.fromkeys(key for side in sides for key in side.measures):
-        adversary, _, attack, defence, metric, *rest = key
+        adversary, attack, defence, metric, _, baseline, *rest = key
+        measured = metric_words(metric).label + (", trained centrally" if baseline else "")
         found = [side.measures.get(key) for side in sides]
         body.append(
             (
@@ -172,7 +175,7 @@ def _findings_table(sides: Sequence[Side], inside: Sequence[str]) -> Table:
                 text_cell(attack),
                 Cell(defence_words(defence), defence_words(defence), (defence,)),
                 *(text_cell(part) for part in rest),
-                Cell(metric_words(metric).label, metric, (metric,)),
+                Cell(measured, measured, (measured if baseline else metric,)),
                 *(_measured_cell(m) for m in found),
                 text_cell(_apart([m for m in found if m])),
             )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from glasshouse.report.answers import Measure, leaks
+from glasshouse.report.measure import Measure, leaks
 from glasshouse.report.run import Run
 from glasshouse.report.table import Cell, Column, Table, text_cell
 from glasshouse.report.words import metric_words

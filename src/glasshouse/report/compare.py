@@ -6,8 +6,8 @@ from itertools import combinations
 from pathlib import Path
 
 from glasshouse.errors import BadInput
-from glasshouse.report.answers import Measure, headline, leaks, ordered_adversaries, pooled, undefended
-from glasshouse.report.page import facts, render, write_atomically
+from glasshouse.report.measure import Measure, headline, leaks, ordered_adversaries, pooled, undefended
+from glasshouse.report.page import facts, render
 from glasshouse.report.run import Run, read_run
 from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
 from glasshouse.report.words import (
@@ -18,6 +18,7 @@ from glasshouse.report.words import (
     family_words,
     metric_words,
 )
+from glasshouse.store import write_text
 
 Key = tuple[str, ...]
 
@@ -59,7 +60,6 @@ def compare_reports(folders: list[Path], out: Path) -> Path:
     page = Path(out) if Path(out).suffix == ".html" else Path(out) / "report.html"
     if page.parent.resolve() in {run.folder.resolve() for run in runs} and page.name == "report.html":
         raise BadInput(f"{out}: holds a run's own report; name another folder or a file ending in .html")
-    page.parent.mkdir(parents=True, exist_ok=True)
     inside = _varying_inside(runs)
     sides = [
         Side(name, run, {_key(m, inside): m for m in pooled(run.rows)})
@@ -74,7 +74,8 @@ def compare_reports(folders: list[Path], out: Path) -> Path:
         opponents=_opponents(sides),
         findings=_findings_table(sides, inside),
     )
-    return write_atomically(page, content.encode())
+    write_text(page, content)
+    return page
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:
@@ -92,7 +93,9 @@ def _varying_inside(runs: Sequence[Run]) -> list[str]:
     """The keys that tell findings of one run apart, beyond attack, defence and metric."""
     keys = ("source", "cell", "strategy", "data", "model")
     federated = [[row for row in run.rows if row.strategy != "central"] for run in runs]
-    repeated = [key for key in keys if any(len({getattr(row, key) for row in rows}) > 1 for rows in federated)]
+    repeated = [
+        key for key in keys if any(len({getattr(row, key) for row in rows}) > 1 for rows in federated)
+    ]
     # A cell names data, model, strategy and defence at once: where these tell findings apart, it need not.
     without = [key for key in repeated if key != "cell"]
     clash = any(len({_key(m, without) for m in made}) < len(made) for made in (pooled(r.rows) for r in runs))

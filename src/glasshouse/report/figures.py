@@ -13,9 +13,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from glasshouse.report.answers import Point, Tradeoff
 from glasshouse.report.placement import Rectangle, nearest, place
 from glasshouse.report.run import Roc, TrainingPoint
+from glasshouse.report.tradeoff import Point, Tradeoff
 from glasshouse.report.words import defence_words, metric_words
 
 INK = "#1c2127"

@@ -3,8 +3,6 @@
 import base64
 import json
 import mimetypes
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +12,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from glasshouse.report import figures, words
-from glasshouse.report.answers import Card, Measure, Tradeoff, cards, overall, pooled, tradeoffs, worth
+from glasshouse.report.answers import Card, cards, overall
 from glasshouse.report.caveats import assumptions_table, caveats
+from glasshouse.report.measure import Measure, pooled
 from glasshouse.report.run import Exhibit, Run, read_run
-from glasshouse.report.study import study_tables
+from glasshouse.report.study import study_sentence, study_tables
 from glasshouse.report.table import findings_table, remains_table
+from glasshouse.report.tradeoff import Tradeoff, tradeoffs, worth
+from glasshouse.store import write_bytes, write_text
 
 _SECTIONS = (
     ("study_tables", "study", "Printed and measured"),
@@ -38,7 +39,8 @@ def write_report(folder: Path) -> Path:
     run = read_run(Path(folder))
     drawings = Drawings(run.folder / "figures")
     page = render("page.html", **_page(run, drawings))
-    return write_atomically(run.folder / "report.html", page.encode())
+    write_text(run.folder / "report.html", page)
+    return run.folder / "report.html"
 
 
 class Drawings:
@@ -51,9 +53,8 @@ class Drawings:
         """Write the SVG and PNG files; the inline SVG, which is ours and needs no escaping."""
         if drawing is None:
             return None
-        self.folder.mkdir(exist_ok=True)
-        write_atomically(self.folder / f"{drawing.name}.svg", drawing.svg)
-        write_atomically(self.folder / f"{drawing.name}.png", drawing.png)
+        write_bytes(self.folder / f"{drawing.name}.svg", drawing.svg)
+        write_bytes(self.folder / f"{drawing.name}.png", drawing.png)
         return Markup(drawing.inline)
 
 
@@ -94,16 +95,6 @@ def render(template: str, **content: Any) -> str:
     return environment.get_template(template).render(**content)
 
 
-def write_atomically(path: Path, content: bytes) -> Path:
-    """Write so that a reader sees the former file or the whole of this one."""
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(part).chmod(0o644)
-    Path(part).replace(path)
-    return path
-
-
 def _page(run: Run, drawings: Drawings) -> dict[str, Any]:
     measures = pooled(run.rows)
     audited = [m for m in measures if m.row.source == "audit"]
@@ -114,7 +105,7 @@ def _page(run: Run, drawings: Drawings) -> dict[str, Any]:
         "run": run,
         "title": _title(run, bool(studied)),
         "facts": facts(run, measures),
-        "overall": overall(adversaries) if audited else "",
+        "overall": overall(adversaries) if audited else study_sentence(studied),
         "study_tables": study_tables(run, studied),
         "cards": adversaries,
         "untried": _untried(adversaries),

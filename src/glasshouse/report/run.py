@@ -1,48 +1,15 @@
 """A run folder, read and checked: the rows, the curves and what else the page is built from."""
 
 import json
-import math
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from glasshouse.errors import BadInput
-
-
-def _nan_is_missing(number: Any) -> Any:
-    return None if isinstance(number, float) and math.isnan(number) else number
-
-
-Number = Annotated[float | None, BeforeValidator(_nan_is_missing)]
-
-
-class Row(BaseModel):
-    """One finding, with the keys of `results.json`."""
-
-    model_config = ConfigDict(frozen=True)
-
-    source: str = "audit"
-    cell: str | None = None
-    family: str
-    adversary: str | None = None
-    attack: str | None = None
-    defence: str | None = None
-    strategy: str | None = None
-    data: str | None = None
-    model: str | None = None
-    metric: str
-    value: Number
-    low: Number = None
-    high: Number = None
-    chance: Number = None
-    n: int | None = None
-    seed: int | None = None
-    assumes: tuple[str, ...] = ()
-    printed: Number = None
-    seconds: Number = None
+from glasshouse.findings import Finding
 
 
 class TrainingPoint(BaseModel):
@@ -54,8 +21,8 @@ class TrainingPoint(BaseModel):
     defence: str = "none"
     strategy: str = ""
     round: int
-    acc_global: Number
-    acc_local: Number = None
+    acc_global: float | None
+    acc_local: float | None = None
 
 
 class Roc(BaseModel):
@@ -122,7 +89,7 @@ class Run(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     folder: Path
-    rows: tuple[Row, ...]
+    rows: tuple[Finding, ...]
     curves: Curves = Curves()
     study: Study | None = None
     config: str | None = None
@@ -139,7 +106,7 @@ def read_run(folder: Path) -> Run:
     if not results.is_file():
         raise BadInput(f"{folder}: no results.json there; give a folder written by glasshouse audit or study")
     config, study = folder / "config.toml", folder / "study.json"
-    rows = _parsed(results, TypeAdapter(tuple[Row, ...]))
+    rows = _parsed(results, TypeAdapter(tuple[Finding, ...]))
     if not rows:
         raise BadInput(f"{results}: no findings in it; run the audit or study again")
     curves = folder / "curves.json"

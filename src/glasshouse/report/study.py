@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from glasshouse.report.answers import Measure
+from glasshouse.report.measure import Measure
 from glasshouse.report.run import Run
 from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
 from glasshouse.report.words import defence_words, interval, metric_words
@@ -29,6 +29,18 @@ def study_tables(run: Run, measures: Sequence[Measure]) -> list[Table]:
     ]
 
 
+def study_sentence(measures: Sequence[Measure]) -> str:
+    """How the printed numbers fared, in a sentence; empty where none was printed."""
+    verdicts = [printed_verdict(m) for m in measures if m.row.printed is not None]
+    if not verdicts:
+        return ""
+    within = verdicts.count(WITHIN)
+    return (
+        f"Of {len(verdicts)} printed numbers, {within or 'none'} {'lies' if within == 1 else 'lie'} "
+        "within the interval measured here."
+    )
+
+
 def printed_verdict(measure: Measure) -> str:
     """Where the printed number lies to what was measured."""
     printed = measure.row.printed
@@ -45,8 +57,8 @@ def printed_verdict(measure: Measure) -> str:
 
 
 def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
-    optional = ("attack", "strategy", "data", "model")
-    extra = [key for key in optional if len({getattr(m.row, key) for m in measures}) > 1]
+    # A cell names its data and model; what it may leave open is shown where it varies.
+    extra = [key for key in ("attack", "strategy") if len({getattr(m.row, key) for m in measures}) > 1]
     columns = (
         Column("cell", ("cell",)),
         *(Column(key, (key,)) for key in extra),

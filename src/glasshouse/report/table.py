@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glasshouse.report.answers import Measure, Tradeoff, leaks
-from glasshouse.report.run import Row
+from glasshouse.findings import Finding
+from glasshouse.report.measure import Measure, leaks
+from glasshouse.report.tradeoff import Tradeoff
 from glasshouse.report.words import DASH, defence_words, interval, metric_words, number
 
 
@@ -38,7 +39,7 @@ class Table:
     filterable: bool = False
 
 
-def findings_table(rows: Sequence[Row], judged: Sequence[Measure]) -> Table:
+def findings_table(rows: Sequence[Finding], judged: Sequence[Measure]) -> Table:
     """Every finding; `judged` holds one measure for each row, for its verdict."""
     extra = [
         k for k in ("source", "strategy", "data", "model", "seed") if len({getattr(r, k) for r in rows}) > 1

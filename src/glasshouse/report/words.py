@@ -194,10 +194,7 @@ def number(value: float | None, unit: str = "") -> str:
     """A number for experts: three decimals for shares, fewer for large ones, a dash when missing."""
     if value is None:
         return DASH
-    if value in (float("inf"), float("-inf")):
-        text = "∞" if value > 0 else f"{_MINUS}∞"
-    else:
-        text = f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+    text = f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
     return f"{text} {unit}".strip().replace("-", _MINUS)
 
 

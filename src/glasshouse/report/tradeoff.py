@@ -1,0 +1,110 @@
+"""What a defence buys and what it costs: each attack's leak beside the accuracy left."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from glasshouse.report.measure import Measure, by_attack, headline, leaks, ordered_adversaries, varying
+from glasshouse.report.words import adversary_words, defence_words, metric_words, number
+
+
+@dataclass(frozen=True)
+class Point:
+    """A defence in the plane of accuracy and leak."""
+
+    defence: str
+    accuracy: Measure | None
+    leak: Measure
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """One attack under every defence, undefended first where it was measured."""
+
+    family: str
+    adversary: str
+    attack: str
+    context: str
+    points: tuple[Point, ...]
+
+    @property
+    def title(self) -> str:
+        """The panel's name."""
+        where = f", {self.context}" if self.context else ""
+        return f"{adversary_words(self.adversary).label}: {self.attack}{where}"
+
+
+def tradeoffs(measures: Sequence[Measure]) -> list[Tradeoff]:
+    """Every attack's headline under each defence, beside the accuracy that defence leaves."""
+    accuracy = {
+        _place(m): m for m in measures if m.row.family == "utility" and m.row.metric == "test-accuracy"
+    }
+    made = []
+    for name in ordered_adversaries(measures):
+        mine = [m for m in measures if m.row.adversary == name and leaks(m)]
+        for lines in by_attack(mine).values():
+            lead = headline(lines)
+            points = [
+                Point(m.row.defence or "none", accuracy.get(_place(m)), m)
+                for m in lines
+                if m.row.metric == lead
+            ]
+            points.sort(key=lambda point: point.defence != "none")
+            row = points[0].leak.row
+            context = ", ".join(str(part) for part in varying(measures, row))
+            made.append(Tradeoff(row.family, name, row.attack or "", context, tuple(points)))
+    return made
+
+
+def worth(tradeoff: Tradeoff) -> str:
+    """Which defence lowers this leak, and at what cost of accuracy; empty when nothing was compared."""
+    base = tradeoff.points[0]
+    tried = [point for point in tradeoff.points[1:] if point.leak.advantage]
+    if base.defence != "none" or not base.leak.advantage or not tried:
+        return ""
+    if base.leak.judged in ("clear", "below"):
+        return "This attack finds nothing without a defence, so there is nothing here for a defence to lower."
+    to_chance = [point for point in tried if point.leak.judged in ("clear", "below")]
+    if to_chance:
+        best = min(to_chance, key=lambda point: (_cost(base, point), point.leak.advantage or ()))
+        return f"Cheapest defence that brings the interval down to chance: {_bought(base, best)}."
+    lower = [point for point in tried if _apart(base, point)]
+    if lower:
+        best = min(lower, key=lambda point: point.leak.advantage or ())
+        return f"No defence tried stops it; the one that lowers it most: {_bought(base, best)}."
+    return "No defence tried lowers it by more than the intervals allow for."
+
+
+def _place(measure: Measure) -> tuple[object, ...]:
+    row = measure.row
+    return row.defence or "none", row.strategy, row.data, row.model
+
+
+def _cost(base: Point, point: Point) -> float:
+    if not base.accuracy or not point.accuracy:
+        return float("inf")
+    if base.accuracy.value is None or point.accuracy.value is None:
+        return float("inf")
+    return base.accuracy.value - point.accuracy.value
+
+
+def _apart(base: Point, point: Point) -> bool:
+    """Whether the leak's interval lies wholly below the undefended one: stricter than need be."""
+    before, after = base.leak.advantage, point.leak.advantage
+    return before is not None and after is not None and after[2] < before[1]
+
+
+def _bought(base: Point, point: Point) -> str:
+    words = metric_words(point.leak.row.metric)
+    text = (
+        f"{defence_words(point.defence)} ({words.label} {number(base.leak.value, words.unit)} → "
+        f"{number(point.leak.value, words.unit)})"
+    )
+    cost = _cost(base, point)
+    if cost == float("inf"):
+        price = "its test accuracy was not measured"
+    elif cost <= 0:
+        price = "at no cost of test accuracy"
+    else:
+        price = f"for {cost * 100:.1f} points of test accuracy"
+    luck = "" if _apart(base, point) else ". The two intervals overlap, so the change may be luck"
+    return f"{text}, {price}{luck}"

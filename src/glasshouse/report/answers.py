@@ -67,7 +67,11 @@ def overall(made: Sequence[Card]) -> str:
     names = _listed([f"the {card.words.label.lower()}" for card in won])
     if len(won) == len(made):
         return f"{who}, {'all' if len(made) > 1 else 'it'} did better than a blind guess: {names}."
-    return f"{who}, {_counted(len(won))} did better than a blind guess: {names}."
+    rest = _listed([f"the {card.words.label.lower()}" for card in made if card not in won])
+    return (
+        f"{who}, {_counted(len(won))} did better than a blind guess: {names}; "
+        f"nothing was shown for {rest}, which is no proof of safety."
+    )
 
 
 def _answer(family: str, measures: list[Measure]) -> Answer:

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from glasshouse.report.placement import Rectangle, nearest, place
 from glasshouse.report.run import Roc, TrainingPoint
 from glasshouse.report.tradeoff import Point, Tradeoff
-from glasshouse.report.words import defence_words, metric_words
+from glasshouse.report.words import defence_words, metric_words, slug
 
 INK = "#1c2127"
 ACCENT = "#b3401b"
@@ -31,6 +31,7 @@ _STYLE: Any = {
     "font.family": _FONT,
     "font.size": 10.5,
     "text.color": INK,
+    "text.parse_math": False,
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
     "axes.linewidth": 0.7,
@@ -79,7 +80,7 @@ def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | Non
         figure.set_layout_engine("none")  # the labels are placed in the layout as it is, and must not move it
         _label_points(axes, points, marks, colours)
 
-    name = _slug("privacy", tradeoff.adversary, tradeoff.attack, tradeoff.context)
+    name = slug("privacy", tradeoff.adversary, tradeoff.attack, tradeoff.context)
     return _drawing(name, f"{tradeoff.title}: gain over chance against test accuracy", draw)
 
 
@@ -95,15 +96,15 @@ def roc_figure(attack: str, curves: Sequence[Roc], colours: dict[str, str]) -> D
         )
         for roc in curves:
             bare = roc.defence == "none"
-            axes.step(
-                [max(x, floor) for x in roc.fpr],
-                [max(y, floor) for y in roc.tpr],
-                where="post",
-                color=colours.get(roc.defence, INK),
-                linewidth=2.2 if bare else 1.2,
-                zorder=3 if bare else 2,
-                label=defence_words(roc.defence),
-            )
+            look: Any = {"color": colours.get(roc.defence, INK), "label": defence_words(roc.defence)}
+            look["zorder"] = 3 if bare else 2
+            if decides(roc):
+                points = sorted(_inner(roc))
+                accused, found = [point[0] for point in points], [point[1] for point in points]
+                axes.plot(accused, found, "o", markersize=8 if bare else 6, clip_on=False, **look)
+            else:
+                accused, found = ([max(rate, floor) for rate in rates] for rates in (roc.fpr, roc.tpr))
+                axes.step(accused, found, where="post", linewidth=2.2 if bare else 1.2, **look)
         for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
             scale("log")
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -114,7 +115,12 @@ def roc_figure(attack: str, curves: Sequence[Roc], colours: dict[str, str]) -> D
         axes.set_ylabel("members found (TPR)")
         _legend_below(figure, axes)
 
-    return _drawing(_slug("roc", attack), f"ROC of {attack}, log-log", draw, TALL)
+    return _drawing(slug("roc", attack), f"ROC of {attack}, log-log", draw, TALL)
+
+
+def decides(roc: Roc) -> bool:
+    """Whether the attack only says yes or no, so that its curve is a point and no line."""
+    return len(_inner(roc)) <= 1
 
 
 def training_figure(
@@ -146,13 +152,18 @@ def training_figure(
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _legend_below(figure, axes)
 
-    return _drawing(_slug("training", title, whose), f"Accuracy by round, {title}, {whose}", draw, TALL)
+    return _drawing(slug("training", title, whose), f"Accuracy by round, {title}, {whose}", draw, TALL)
 
 
 def defence_colours(defences: Sequence[str]) -> dict[str, str]:
     """The same colour for a defence in every figure; the accent for no defence."""
     others = [defence for defence in dict.fromkeys(defences) if defence != "none"]
     return {"none": ACCENT} | {d: SERIES[i % len(SERIES)] for i, d in enumerate(others)}
+
+
+def _inner(roc: Roc) -> set[tuple[float, float]]:
+    """The points of a curve but for its ends, where nobody or everybody is accused."""
+    return set(zip(roc.fpr, roc.tpr)) - {(0.0, 0.0), (1.0, 1.0)}
 
 
 def _draw_point(axes: Axes, point: Point, colour: str) -> list[Ends]:
@@ -194,7 +205,7 @@ def _label_points(
         )
         for point in order
     ]
-    sizes = [(box.width, box.height) for box in (name.get_window_extent() for name in names)]
+    sizes = [(box.width + 3, box.height + 2) for box in (name.get_window_extent() for name in names)]
     anchors = [_pixels(axes, name.xy) for name in names]
     taken = [_occupied(_pixels(axes, first), _pixels(axes, last)) for first, last in marks]
     window = axes.get_window_extent()
@@ -272,7 +283,3 @@ def _for_page(svg: str, name: str, title: str) -> str:
     label = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
     opening = opening.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
     return opening + svg[svg.index(">") + 1 :]
-
-
-def _slug(*parts: str) -> str:
-    return "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)))

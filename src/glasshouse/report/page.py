@@ -87,7 +87,7 @@ def render(template: str, **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["anchor"] = lambda name: "adversary-" + name.replace(" ", "-")
+    environment.filters["anchor"] = lambda name: words.slug("adversary", name)
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
     environment.globals.update(
         scale=lambda span: Scale(*span), words=words, style=_asset("page.css"), script=_asset("page.js")
@@ -169,6 +169,8 @@ def _rocs(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[dict[st
         curves = [roc for roc in run.curves.roc if roc.attack == attack]
         members, others = curves[0].members, curves[0].nonmembers
         note = f"{members} members, {others} others: rates below {1 / max(1, others):.2g} cannot be measured."
+        if all(figures.decides(roc) for roc in curves):
+            note = f"{members} members, {others} others. This attack says only yes or no: a point, no curve."
         svg = drawings.keep(figures.roc_figure(attack, curves, colours))
         made.append({"title": attack, "svg": svg, "note": note})
     return made

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from glasshouse.report.measure import Measure
 from glasshouse.report.run import Run
 from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
-from glasshouse.report.words import defence_words, interval, metric_words
+from glasshouse.report.words import defence_words, interval, metric_words, slug
 
 WITHIN = "within the interval"
 OUTSIDE = "printed number outside the interval"
@@ -88,8 +88,9 @@ def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
                 Cell(verdict, verdict, (verdict,), "leak" if verdict == OUTSIDE else ""),
             )
         )
-    name = f"printed-{source}"
-    return Table(name, f"{source}: printed and measured", columns, tuple(rows), filterable=True)
+    return Table(
+        slug("printed", source), f"{source}: printed and measured", columns, tuple(rows), filterable=True
+    )
 
 
 def _spread_cell(measure: Measure) -> Cell:

@@ -92,7 +92,7 @@ FAMILIES = {
     ),
     "evasion": Family(
         "Evasion",
-        "Can small changes to an image fool the model?",
+        "Can changed images fool the model?",
         "robust-accuracy",
         "can be fooled",
         "no weakness found",
@@ -128,7 +128,7 @@ METRICS = {
     ),
     "robust-accuracy": Metric(
         "robust accuracy",
-        "makes small changes to test images, after which the model still gets {value} right",
+        "changes test images within a set limit, and the model then gets {value} right",
         "random noise of the same size leaves {chance}",
         leaks="low",
     ),
@@ -203,3 +203,8 @@ def interval(low: float | None, high: float | None, unit: str = "") -> str:
     if low is None or high is None:
         return DASH
     return f"{number(low)} to {number(high, unit)}"
+
+
+def slug(*parts: str) -> str:
+    """A name for a file or an id: letters, digits and hyphens."""
+    return "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)))

@@ -1,0 +1,209 @@
+"""The page in a real browser: it loads cleanly, sorts, filters, downloads and fits a phone, light or dark."""
+
+import csv
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_report import a_row, a_run
+
+from glasshouse.report import compare_reports, write_report
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium, from the dev extra")
+
+pytestmark = pytest.mark.browser
+
+CONTRASTS = """
+const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
+const luminance = (colour) => {
+  const [r, g, b] = channels(colour).slice(0, 3).map((value) => {
+    const share = value / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const opaque = (colour) => channels(colour).length === 3 || channels(colour)[3] === 1;
+const texts = "p, dt, dd, h1, h2, h3, td, th button, button, figcaption, summary, .chip";
+return [...document.querySelectorAll(texts)]
+  .filter((element) => element.getClientRects().length)
+  .map((element) => {
+    let behind = element;
+    while (!opaque(getComputedStyle(behind).backgroundColor)) behind = behind.parentElement;
+    const pair = [getComputedStyle(element).color, getComputedStyle(behind).backgroundColor].map(luminance);
+    return [(Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05), element.outerHTML.slice(0, 80)];
+  });
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    driver = shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip("needs chromium and chromedriver on the PATH (Debian: apt-get install chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield running
+    running.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    audit = a_run(folder / "audit")
+    rows = [a_row(source="mia-bad", cell="table-4/a-cell-with-a-rather-long-name", printed=0.6)]
+    study = a_run(folder / "study", rows, full=False)
+    return {
+        "audit": write_report(audit),
+        "study": write_report(study),
+        "comparison": compare_reports([audit, study], folder / "both.html"),
+    }
+
+
+def visit(browser: Any, page: Path, width: int = 1280, scheme: str = "light") -> None:
+    """Open the page as a screen of this width and colour scheme would show it."""
+    size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    still = {"name": "prefers-reduced-motion", "value": "reduce"}
+    features = [{"name": "prefers-color-scheme", "value": scheme}, still]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    browser.get(page.as_uri())
+
+
+def column(browser: Any, table: str, heading: str) -> list[str]:
+    """The cells under a heading, from the top, of the rows that are shown."""
+    script = """
+    const table = document.querySelector(`#${arguments[0]} table`);
+    const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
+    const index = names.indexOf(arguments[1]);
+    const rows = [...table.tBodies[0].rows].filter((row) => !row.hidden);
+    return rows.map((row) => row.cells[index].textContent.trim());
+    """
+    return list(browser.execute_script(script, table, heading))
+
+
+def click_heading(browser: Any, table: str, heading: str) -> str:
+    """Click a heading; its aria-sort afterwards."""
+    for th in browser.find_elements("css selector", f"#{table} th"):
+        if th.text.strip().startswith(heading):
+            th.find_element("tag name", "button").click()
+            return str(th.get_attribute("aria-sort"))
+    raise AssertionError(f"no heading {heading}")
+
+
+def downloaded(browser: Any, table: str, folder: Path) -> list[dict[str, str]]:
+    """Click the table's CSV button and read what arrives."""
+    where = {"behavior": "allow", "downloadPath": str(folder)}
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", where)
+    button = browser.find_element("css selector", f"#{table} .csv")
+    browser.execute_script("arguments[0].click()", button)
+    file = folder / f"{table}.csv"
+    deadline = time.monotonic() + 10
+    while not file.exists():
+        assert time.monotonic() < deadline, "nothing was downloaded"
+        time.sleep(0.05)
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+@pytest.mark.parametrize("name", ["audit", "study", "comparison"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_loads_cleanly_and_never_scrolls_sideways(
+    browser: Any, pages: dict[str, Path], name: str, scheme: str, width: int
+) -> None:
+    visit(browser, pages[name], width, scheme)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    widths = "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
+    needed, there = browser.execute_script(widths)
+    assert needed <= there <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_stands_out_from_what_lies_behind_it(
+    browser: Any, pages: dict[str, Path], scheme: str
+) -> None:
+    visit(browser, pages["audit"], scheme=scheme)
+    contrasts = browser.execute_script(CONTRASTS)
+    assert len(contrasts) > 100
+    assert [entry for entry in contrasts if entry[0] < 4.5] == []
+
+
+def test_dark_mode_follows_the_system_and_the_button_overrules_it(
+    browser: Any, pages: dict[str, Path]
+) -> None:
+    brightness = (
+        "return Math.max(...getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number))"
+    )
+    visit(browser, pages["audit"], scheme="dark")
+    assert browser.execute_script(brightness) < 64
+    browser.find_element("id", "theme").click()
+    assert browser.execute_script(brightness) > 192
+    visit(browser, pages["audit"], scheme="light")
+    assert browser.execute_script(brightness) > 192
+
+
+def test_a_heading_sorts_by_number_and_then_the_other_way(browser: Any, pages: dict[str, Path]) -> None:
+    visit(browser, pages["audit"])
+    before = column(browser, "findings", "value")
+    assert click_heading(browser, "findings", "value") == "ascending"
+    assert column(browser, "findings", "value") == sorted(before, key=float)
+    assert click_heading(browser, "findings", "value") == "descending"
+    assert column(browser, "findings", "value") == sorted(before, key=float, reverse=True)
+    assert click_heading(browser, "findings", "defence") == "ascending"
+    sorted_headings = browser.find_elements("css selector", "#findings th:not([aria-sort=none])")
+    assert [heading.text.strip()[:7] for heading in sorted_headings] == ["defence"]
+
+
+def test_the_filter_keeps_rows_that_hold_every_word(browser: Any, pages: dict[str, Path]) -> None:
+    visit(browser, pages["audit"])
+    browser.find_element("css selector", "#findings .filter").send_keys("Outsider 0.95")
+    defences = column(browser, "findings", "defence")
+    assert set(column(browser, "findings", "adversary")) == {"outsider"}
+    assert "pruning 0.95" in defences
+    assert browser.find_element("css selector", "#findings .count").text.startswith(f"{len(defences)} of ")
+
+
+def test_the_csv_holds_the_findings_exactly(browser: Any, pages: dict[str, Path], tmp_path: Path) -> None:
+    visit(browser, pages["audit"])
+    rows = json.loads((pages["audit"].parent / "results.json").read_text())
+    read = downloaded(browser, "findings", tmp_path)
+    assert len(read) == len(rows)
+    for line, row in zip(read, rows):
+        assert [line[key] for key in ("adversary", "attack")] == [row["adversary"] or "", row["attack"] or ""]
+        assert (line["defence"], line["metric"]) == (row["defence"], row["metric"])
+        for key in ("value", "low", "high", "chance", "n"):
+            assert float(line[key]) == row[key]
+
+
+def test_the_csv_holds_only_the_rows_that_are_shown(
+    browser: Any, pages: dict[str, Path], tmp_path: Path
+) -> None:
+    visit(browser, pages["audit"])
+    browser.find_element("css selector", "#findings .filter").send_keys("blind server")
+    click_heading(browser, "findings", "value")
+    read = downloaded(browser, "findings", tmp_path)
+    assert {line["adversary"] for line in read} == {"blind server"}
+    assert [float(line["value"]) for line in read] == sorted(float(line["value"]) for line in read)
+
+
+def test_every_table_downloads_as_csv(browser: Any, pages: dict[str, Path], tmp_path: Path) -> None:
+    for page in pages.values():
+        visit(browser, page)
+        tables = [holder.get_attribute("id") for holder in browser.find_elements("css selector", ".table")]
+        assert len(tables) == len(browser.find_elements("tag name", "table"))
+        for table in tables:
+            folder = tmp_path / page.stem / page.parent.name / table
+            folder.mkdir(parents=True)
+            shown = browser.execute_script(
+                "return document.querySelectorAll(`#${arguments[0]} tbody tr`).length", table
+            )
+            assert len(downloaded(browser, table, folder)) == shown

@@ -15,12 +15,13 @@ from glasshouse.report import figures, words
 from glasshouse.report.answers import Card, cards, overall
 from glasshouse.report.caveats import assumptions_table, caveats
 from glasshouse.report.measure import Measure, pooled
-from glasshouse.report.run import Exhibit, Run, read_run
+from glasshouse.report.run import Exhibit, Roc, Run, TrainingPoint, read_run
 from glasshouse.report.study import study_sentence, study_tables
 from glasshouse.report.table import findings_table, remains_table
 from glasshouse.report.tradeoff import Tradeoff, tradeoffs, worth
 from glasshouse.store import write_bytes, write_text
 
+PANELS = 12  # the most a section of a study shows; curves.json holds them all
 _SECTIONS = (
     ("study_tables", "study", "Printed and measured"),
     ("cards", "answers", "Answers"),
@@ -164,28 +165,38 @@ def _panel(trade: Tradeoff, drawings: Drawings, colours: dict[str, str]) -> dict
 
 
 def _rocs(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[dict[str, Any]]:
+    groups: dict[str, list[Roc]] = {}
+    for roc in run.curves.roc:
+        groups.setdefault(_panel_title(run, roc.attack, roc.cell), []).append(roc)
     made = []
-    for attack in dict.fromkeys(roc.attack for roc in run.curves.roc):
-        curves = [roc for roc in run.curves.roc if roc.attack == attack]
+    for title, curves in list(groups.items())[:PANELS]:
         members, others = curves[0].members, curves[0].nonmembers
         note = f"{members} members, {others} others: rates below {1 / max(1, others):.2g} cannot be measured."
         if all(figures.decides(roc) for roc in curves):
             note = f"{members} members, {others} others. This attack says only yes or no: a point, no curve."
-        svg = drawings.keep(figures.roc_figure(attack, curves, colours))
-        made.append({"title": attack, "svg": svg, "note": note})
+        svg = drawings.keep(figures.roc_figure(title, curves, colours))
+        made.append({"title": title, "svg": svg, "note": note})
     return made
 
 
 def _trainings(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[dict[str, Any]]:
+    groups: dict[str, list[TrainingPoint]] = {}
+    for point in run.curves.training:
+        groups.setdefault(_panel_title(run, point.strategy, point.cell), []).append(point)
     made = []
-    for strategy in dict.fromkeys(point.strategy for point in run.curves.training):
-        points = [point for point in run.curves.training if point.strategy == strategy]
-        svg = drawings.keep(figures.training_figure(strategy, points, "global", colours))
-        made.append({"title": f"{strategy}: the global model", "svg": svg})
+    for title, points in list(groups.items())[:PANELS]:
+        svg = drawings.keep(figures.training_figure(title, points, "global", colours))
+        made.append({"title": f"{title}: the global model", "svg": svg})
         if any(point.acc_local is not None for point in points):
-            svg = drawings.keep(figures.training_figure(strategy, points, "local", colours))
-            made.append({"title": f"{strategy}: the clients' own models, on average", "svg": svg})
+            svg = drawings.keep(figures.training_figure(title, points, "local", colours))
+            made.append({"title": f"{title}: the clients' own models, on average", "svg": svg})
     return made
+
+
+def _panel_title(run: Run, name: str, cell: str | None) -> str:
+    """An audit draws its defences together; a study's cells are settings apart, so each has a panel."""
+    studied = any(row.source != "audit" for row in run.rows)
+    return f"{cell}, {name}" if studied and cell else name
 
 
 def _exhibit(folder: Path, exhibit: Exhibit) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What each adversary can touch: the only thing an attack ever receives.
 
-An access object holds what its adversary has and nothing else. Where the adversary may only ask (a prediction,
-a round of training), the object holds a function to ask with, not the thing that answers.
+An access object holds what its adversary has and nothing else. Where the adversary may only ask (a
+prediction, a round of training), the object holds a function to ask with, not the thing that answers.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Progress with time left on a terminal; a plain line for each finished task elsewhere; nothing when quiet."""
+"""Progress with time left on a terminal, a plain line for each finished task elsewhere, nothing if quiet."""
 
 import sys
 import time
@@ -35,7 +35,13 @@ class Progress:
     def __enter__(self) -> "Progress":
         if not self.quiet and sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
             from rich.progress import Progress as Bars
 
             columns = (

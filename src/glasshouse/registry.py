@@ -3,6 +3,7 @@
 import ast
 import difflib
 import importlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -63,16 +64,20 @@ def import_object(path: str) -> Any:
 
 def import_users(path: str, what: str) -> Any:
     """Import a user's `package.module:attribute`, from the current folder too, with a clear error."""
-    import sys
-
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
         return import_object(path)
     except ImportError as error:
-        raise BadInput(f"{what} {path!r}: {error}; run from the folder that holds it, or install it") from error
+        raise BadInput(
+            f"{what} {path!r}: {error}; run from the folder that holds it, or install it"
+        ) from error
     except AttributeError as error:
         raise BadInput(f"{what} {path!r}: {error}; write it as package.module:name") from error
+    except Exception as error:  # whatever the user's own module raises while it is imported
+        raise BadInput(
+            f"{what} {path!r}: importing it raised {type(error).__name__}: {error}; repair it"
+        ) from error
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -52,11 +52,15 @@ def read_json(path: Path) -> Any:
         raise BadInput(f"{path} is damaged ({error}); delete it and run again") from error
 
 
-def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[str, str] | None = None) -> None:
+def write_tensors(
+    path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[str, str] | None = None
+) -> None:
     """Write tensors as safetensors, atomically, with `notes` in the file's header."""
     from safetensors.torch import save
 
-    write_bytes(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(notes or {})))
+    write_bytes(
+        path, save({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(notes or {}))
+    )
 
 
 def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
@@ -98,7 +102,7 @@ class RunFolder:
 
 
 def open_run(out: Path | None, stem: str, config: str) -> RunFolder:
-    """The folder for a run: `out`, or under `runs/` the unfinished run of this configuration, or a new one."""
+    """The folder of a run: `out`, or under `runs/` an unfinished one of this configuration, or a new one."""
     if out is not None:
         return RunFolder(out, config)
     number = 1

@@ -51,7 +51,7 @@ class CountedLabels:
 
 @dataclass(frozen=True, eq=False)
 class LabelCounts:
-    """Label counts, for each client or group of clients and each round looked at."""
+    """Label counts, one for each client or group of clients."""
 
     counted: tuple[CountedLabels, ...]
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from glasshouse.attacks import ATTACKS
@@ -29,12 +28,14 @@ def run_battery(
     bench: Bench, folder: RunFolder, engine: Engine, progress: Progress
 ) -> tuple[list[Finding], Curves]:
     """Do what is missing in `folder`; returns all findings, and the curves and pictures for the page."""
-    findings = [_central_baseline(bench, folder, engine, progress)]
+    findings = [_central_baseline(bench, folder, engine, progress)] if bench.setting.audit.central else []
     curves: Curves = {"training": [], "roc": [], "gallery": []}
     attacks = [(spec, kind) for spec in bench.setting.audit.attacks for kind in ATTACKS.make(spec).needs]
     for defence in dict.fromkeys(("none", *bench.setting.audit.defences)):
         trial = _train(bench, folder, engine, progress, defence)
-        findings.append(_utility(bench, trial.federation.examiner.hits(trial.history.vector), defence=defence))
+        findings.append(
+            _utility(bench, trial.federation.examiner.hits(trial.history.vector), defence=defence)
+        )
         curves["training"] += trial.curve()
         for spec, kind in progress.track(attacks, f"attacks on {defence}", len(attacks)):
             kept = trial.attack(spec, kind)
@@ -48,12 +49,11 @@ def _train(bench: Bench, folder: RunFolder, engine: Engine, progress: Progress, 
     """The federation under `defence`, trained to the end of its plan."""
     setting = bench.setting
     training = setting.training
-    last = training.rounds - 1
     plan = Plan(
         rounds=training.rounds,
         fraction=training.fraction,
         target_accuracy=training.target_accuracy,
-        observe=tuple(sorted({int(n) for n in np.linspace(0, last, setting.audit.observe).round()})),
+        observe=tuple(range(min(training.rounds, setting.audit.observe))),
     )
     federation = Federation(
         bench.model,
@@ -66,7 +66,9 @@ def _train(bench: Bench, folder: RunFolder, engine: Engine, progress: Progress, 
         seed=derive(setting.seed, "federation"),
     )
     record = Record(folder.work / slug(defence))
-    history = federation.run(bench.start, plan, record=record, progress=progress, label=f"training, {defence}")
+    history = federation.run(
+        bench.start, plan, record=record, progress=progress, label=f"training, {defence}"
+    )
     seen = [record.observed(number) for number in plan.observe if number < len(history.rounds)]
     grantor = Grantor(bench.model, bench.split.pool.classes, federation, history, seen)
     weights = folder.path / "weights" / f"{slug(defence)}.safetensors"
@@ -83,7 +85,13 @@ def _central_baseline(bench: Bench, folder: RunFolder, engine: Engine, progress:
         epochs = recipe.epochs * bench.setting.training.rounds
         with progress.task("training, central", 1) as task:
             vector = train_centrally(
-                bench.model, bench.start, bench.split, recipe, epochs, derive(bench.setting.seed, "central"), engine
+                bench.model,
+                bench.start,
+                bench.split,
+                recipe,
+                epochs,
+                derive(bench.setting.seed, "central"),
+                engine,
             )
             write_tensors(file, {"central": vector})
             task.advance()

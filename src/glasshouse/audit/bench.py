@@ -1,4 +1,4 @@
-"""From a setting to the things it names: data divided among clients, a network, the weights it starts from."""
+"""From a setting to the things it names: data divided among clients, a network and its first weights."""
 
 import hashlib
 from dataclasses import dataclass
@@ -32,8 +32,14 @@ class Bench:
     def finding(self, **entries: Any) -> Finding:
         """A finding of this audit."""
         setting = self.setting
-        common = {"source": "audit", "data": setting.data.name, "model": setting.model.name, "seed": setting.seed}
-        return Finding(**common | {"strategy": setting.training.strategy} | entries)
+        common: dict[str, Any] = {
+            "source": "audit",
+            "strategy": setting.training.strategy,
+            "data": setting.data.name,
+            "model": setting.model.name,
+            "seed": setting.seed,
+        }
+        return Finding(**common | entries)
 
     def config(self) -> str:
         """The configuration as TOML, with fingerprints of the data and of the weights at the start."""
@@ -79,7 +85,7 @@ def fingerprint(*tensors: Tensor) -> str:
     """A short digest of the tensors' bytes."""
     digest = hashlib.blake2b(digest_size=8)
     for tensor in tensors:
-        digest.update(memoryview(tensor.contiguous().numpy()).cast("B"))
+        digest.update(tensor.contiguous().numpy().data)
     return digest.hexdigest()
 
 

@@ -30,7 +30,12 @@ class Grantor:
     """Builds access objects for one finished federation."""
 
     def __init__(
-        self, architecture: nn.Module, classes: int, federation: Federation, history: History, seen: list[Observed]
+        self,
+        architecture: nn.Module,
+        classes: int,
+        federation: Federation,
+        history: History,
+        seen: list[Observed],
     ) -> None:
         self._federation = federation
         self._history = history

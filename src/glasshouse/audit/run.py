@@ -6,7 +6,7 @@ from torch import nn
 
 from glasshouse.audit.battery import run_battery
 from glasshouse.audit.bench import prepare
-from glasshouse.audit.setting import Setting
+from glasshouse.audit.setting import EXAMPLE, Setting
 from glasshouse.audit.trial import slug
 from glasshouse.data.dataset import Dataset
 from glasshouse.learning.engine import Backend, Engine
@@ -27,10 +27,11 @@ def audit(
 ) -> Results:
     """Audit a federation and write its report; without arguments, that of the embedded example.
 
-    `dataset` and `model` stand in for what `setting` names, for objects that have no name. An unfinished run in
-    the folder `out` is continued.
+    `dataset` and `model` stand in for what `setting` names, for objects that have no name. An unfinished
+    run in the folder `out` is continued.
     """
-    bench = prepare(setting or Setting(), dataset, model)
+    default = EXAMPLE if dataset is None and model is None else Setting()
+    bench = prepare(setting or default, dataset, model)
     stem = f"audit-{slug(Path(bench.setting.data.name).stem)}"
     folder = open_run(Path(out) if out is not None else None, stem, bench.config())
     with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:

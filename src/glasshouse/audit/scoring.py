@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from glasshouse.attacks.attack import AdversarialExamples, CountedLabels, LabelCounts, MembershipScores
+from glasshouse.attacks.attack import AdversarialExamples, LabelCounts, MembershipScores
 from glasshouse.data.images import Images
 from glasshouse.learning.evaluate import predict
 from glasshouse.measures.estimate import Estimate, mean, proportion
@@ -52,19 +52,16 @@ def _(evidence: MembershipScores, truth: Truth) -> list[Score]:
 
 @score.register
 def _(evidence: LabelCounts, truth: Truth) -> list[Score]:
-    """Rounds are averaged first, so that the interval is over clients (or groups), which are independent."""
-    groups: dict[tuple[int, ...], list[CountedLabels]] = {}
-    for counted in evidence.counted:
-        groups.setdefault(counted.clients, []).append(counted)
-    overlaps, exact, guesses = [], 0, []
-    for clients, counted_rounds in groups.items():
-        held = truth.client_counts[list(clients)].sum(0)
-        overlaps.append(float(np.mean([overlap(counted.counts, held) for counted in counted_rounds])))
-        guesses.append(overlap(np.full(len(held), held.sum() / len(held)), held))
-        exact += all((counted.counts == held).all() for counted in counted_rounds)
+    """The blind guess gives every class the same count."""
+    held = [truth.client_counts[list(counted.clients)].sum(0) for counted in evidence.counted]
+    right = [(counted.counts, own) for counted, own in zip(evidence.counted, held)]
+    guesses = [overlap(np.full(len(own), own.mean()), own) for own in held]
+    exact = sum(bool((counts == own).all()) for counts, own in right)
     return [
-        Score("label-overlap", mean(overlaps, bounds=(0, 1)), float(np.mean(guesses))),
-        Score("exact-counts", proportion(exact, len(groups)), 0.0),
+        Score(
+            "label-overlap", mean([overlap(*pair) for pair in right], bounds=(0, 1)), float(np.mean(guesses))
+        ),
+        Score("exact-counts", proportion(exact, len(right)), 0.0),
     ]
 
 
@@ -74,7 +71,9 @@ def _(evidence: AdversarialExamples, truth: Truth) -> list[Score]:
     x, y = truth.candidates.x, truth.candidates.y
     signs = torch.randint(0, 2, x.shape, generator=truth.rng) * 2 - 1
     shaken = (x + evidence.eps * signs).clamp(0, 1)
-    clean, noisy, attacked = (predict(truth.model, images).argmax(1) == y for images in (x, shaken, evidence.x))
+    clean, noisy, attacked = (
+        predict(truth.model, images).argmax(1) == y for images in (x, shaken, evidence.x)
+    )
     return [
         Score("robust-accuracy", _share(attacked), noisy.double().mean().item()),
         Score("clean-accuracy", _share(clean), None),

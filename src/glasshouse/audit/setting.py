@@ -22,12 +22,12 @@ class DataTable(Table):
     """The data, and who holds what of them; sizes left out are chosen to fit."""
 
     name: str = "digits"
-    clients: int | None = Field(10, ge=1)
-    partition: str = "dirichlet(alpha=0.5)"
-    members: int | None = Field(None, ge=1)
-    nonmembers: int | None = Field(None, ge=1)
-    auxiliary: int | None = Field(None, ge=1)
-    test: int | None = Field(None, ge=1)
+    clients: int | None = Field(default=10, ge=1)
+    partition: str = "iid"
+    members: int | None = Field(default=None, ge=1)
+    nonmembers: int | None = Field(default=None, ge=1)
+    auxiliary: int | None = Field(default=None, ge=1)
+    test: int | None = Field(default=None, ge=1)
 
 
 class ModelTable(Table):
@@ -41,14 +41,14 @@ class TrainingTable(Table):
     """The federation: `rounds` of local training on a `fraction` of the clients."""
 
     strategy: str = "fedavg"
-    rounds: int = Field(20, ge=1)
-    fraction: float = Field(1.0, gt=0, le=1)
-    target_accuracy: float | None = Field(None, gt=0, le=1)
-    local_test: int = Field(1000, ge=0)
-    epochs: int = 5
-    batch_size: int = 10
+    rounds: int = Field(default=10, ge=1)
+    fraction: float = Field(default=1.0, gt=0, le=1)
+    target_accuracy: float | None = Field(default=None, gt=0, le=1)
+    local_test: int = Field(default=1000, ge=0)
+    epochs: int = 1
+    batch_size: int = 32
     optimiser: Literal["sgd", "adam"] = "sgd"
-    lr: float = 0.1
+    lr: float = 0.05
     momentum: float = 0.0
     weight_decay: float = 0.0
 
@@ -59,7 +59,10 @@ class TrainingTable(Table):
 
 
 class AttackTable(Table):
-    """Which attacks run against which defences; `observe` rounds of the server's view are kept."""
+    """Which attacks run against which defences; the server's view of the first `observe` rounds is kept.
+
+    With `central` the same network is trained on all data in one place too, for comparison.
+    """
 
     attacks: tuple[str, ...] = ("loss-threshold", "gap", "fgsm", "label-counts", "saturated-head")
     defences: tuple[str, ...] = (
@@ -71,17 +74,25 @@ class AttackTable(Table):
         "clipping(norm=1.0)",
         "clipping(norm=1.0)+gaussian-noise(std=0.01)",
     )
-    observe: int = Field(3, ge=1)
+    observe: int = Field(default=4, ge=1)
+    central: bool = True
 
 
 class Setting(Table):
     """Everything that decides the numbers of an audit."""
 
-    seed: int = Field(0, ge=0)
+    seed: int = Field(default=0, ge=0)
     data: DataTable = DataTable()
     model: ModelTable = ModelTable()
     training: TrainingTable = TrainingTable()
     audit: AttackTable = AttackTable()
+
+
+EXAMPLE = Setting(
+    data=DataTable(partition="dirichlet(alpha=0.5)", members=400, nonmembers=700, auxiliary=297, test=400),
+    training=TrainingTable(fraction=0.5, rounds=40, epochs=5, batch_size=10, lr=0.1),
+)
+"""The embedded example: handwritten digits in ten unequal hands, few enough to be learned by heart."""
 
 
 def read_setting(path: Path) -> Setting:
@@ -110,7 +121,9 @@ def explain(error: ValidationError) -> str:
         table: Any = Setting
         for part in fault["loc"][:-1]:
             table = table.model_fields[str(part)].annotation
-        return unknown("key", place, [".".join([*map(str, fault["loc"][:-1]), key]) for key in table.model_fields])
+        return unknown(
+            "key", place, [".".join([*map(str, fault["loc"][:-1]), key]) for key in table.model_fields]
+        )
     return f"{place} = {fault['input']!r} does not fit: {fault['msg'].lower()}"
 
 

@@ -34,7 +34,11 @@ class Trial:
 
     def curve(self) -> list[dict[str, Any]]:
         """Accuracy round by round."""
-        common = {"cell": self.defence, "defence": self.defence, "strategy": self.bench.setting.training.strategy}
+        common = {
+            "cell": self.defence,
+            "defence": self.defence,
+            "strategy": self.bench.setting.training.strategy,
+        }
         return [
             common | {"round": row.number + 1, "acc_global": row.acc_global, "acc_local": row.acc_local}
             for row in self.history.rounds
@@ -98,7 +102,9 @@ class Trial:
         if attack.family == "membership":
             count = min(len(holders.members), len(holders.nonmembers))
             rng = numpy_rng(seed, "candidates")
-            chosen = [rng.choice(part, count, replace=False) for part in (holders.members, holders.nonmembers)]
+            chosen = [
+                rng.choice(part, count, replace=False) for part in (holders.members, holders.nonmembers)
+            ]
             order = rng.permutation(2 * count)
             candidates, member = holders.pool[np.concatenate(chosen)[order]], order < count
         else:

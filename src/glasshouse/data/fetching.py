@@ -32,7 +32,7 @@ def home() -> Path:
     chosen = os.environ.get("GLASSHOUSE_DATA")
     if chosen:
         return Path(chosen).expanduser()
-    import pooch  # type: ignore[import-untyped]  # only here, as importing it takes long
+    import pooch  # only here, as importing it takes long
 
     return Path(pooch.os_cache("glasshouse"))
 

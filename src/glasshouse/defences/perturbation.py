@@ -1,7 +1,7 @@
 """Perturbing the update before it leaves the client.
 
-Each acts on the trainable part of the update; BatchNorm statistics travel as they are, because noise can make a
-variance negative.
+Each acts on the trainable part of the update; BatchNorm statistics travel as they are, because noise can make
+a variance negative.
 """
 
 from dataclasses import dataclass

@@ -36,7 +36,7 @@ class Devices:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A few clients of one round, for one worker. `sent` is the model, shape (P,), and the strategy's payload."""
+    """A few clients of one round, for one worker; `sent` holds the model, shape (P,), and a payload."""
 
     devices: Shared
     sent: Shared

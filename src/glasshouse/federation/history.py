@@ -53,7 +53,9 @@ class Record:
             return
         memory = {f"memory.{name}": tensor for name, tensor in history.memory.items()}
         rounds = json.dumps([dataclasses.asdict(row) for row in history.rounds])
-        write_tensors(self._folder / "latest.safetensors", {"global": history.vector} | memory, {"rounds": rounds})
+        write_tensors(
+            self._folder / "latest.safetensors", {"global": history.vector} | memory, {"rounds": rounds}
+        )
 
     def load(self) -> History | None:
         """The history at the last checkpoint, if there is one."""

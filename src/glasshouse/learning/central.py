@@ -17,7 +17,7 @@ from glasshouse.learning.shared import Shared
 def train_centrally(
     model: nn.Module, start: Tensor, split: Split, recipe: Recipe, epochs: int, seed: int, engine: Engine
 ) -> Tensor:
-    """Train on all members for `epochs` epochs from the state `start`; returns the state reached, shape (P,)."""
+    """Train on all members for `epochs` epochs; from the state `start` to the one returned, shape (P,)."""
     long = dataclasses.replace(recipe, epochs=epochs)
     pool = engine.share_images(split.pool)
     work = partial(_train, laid_out(deepcopy(model)), start, pool, split.members, long)

@@ -48,7 +48,7 @@ def fit(
             if objective is not None:
                 loss = loss + objective(model, x, y)
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             for group in optimiser.param_groups:
                 group["lr"] = recipe.lr_at(step, total)
             optimiser.step()

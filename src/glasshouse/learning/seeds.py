@@ -1,4 +1,4 @@
-"""The one place where randomness begins: every job's seed derived from the run's seed and the job's address."""
+"""The one place where randomness begins: a job's seed follows from the run's seed and the job's address."""
 
 import zlib
 

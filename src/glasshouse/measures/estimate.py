@@ -40,10 +40,20 @@ def clopper_pearson(successes: int, n: int) -> tuple[float, float]:
 
 
 def mean(values: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, math.inf)) -> Estimate:
-    """A mean with its t interval, cut to `bounds`; one observation has no interval."""
+    """A mean with its t interval, cut to `bounds`; one observation has no interval.
+
+    Where all observations lie on one bound their spread says nothing; the binomial interval holds there,
+    since a bounded variable reaches its bound with at most the probability that its mean allows.
+    """
     array = np.asarray(values, dtype=float)
     middle = float(array.mean())
     if len(array) < 2:
         return Estimate(middle, None, None, len(array))
+    for bound, successes in zip(bounds, (0, len(array))):
+        if (array == bound).all():
+            low, high = (
+                bounds[0] + (bounds[1] - bounds[0]) * end for end in clopper_pearson(successes, len(array))
+            )
+            return Estimate(middle, low, high, len(array))
     half = float(stats.t.ppf((1 + LEVEL) / 2, len(array) - 1) * array.std(ddof=1) / math.sqrt(len(array)))
     return Estimate(middle, max(bounds[0], middle - half), min(bounds[1], middle + half), len(array))

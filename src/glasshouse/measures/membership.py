@@ -39,7 +39,9 @@ def balanced_accuracy(decisions: np.ndarray, member: np.ndarray) -> Estimate:
         squares_low += (rate - low) ** 2
         squares_high += (high - rate) ** 2
     value = sum(rates) / 2
-    return Estimate(value, value - math.sqrt(squares_low) / 2, value + math.sqrt(squares_high) / 2, len(member))
+    return Estimate(
+        value, value - math.sqrt(squares_low) / 2, value + math.sqrt(squares_high) / 2, len(member)
+    )
 
 
 def tpr_at_fpr(scores: np.ndarray, member: np.ndarray, fpr: float) -> Estimate:

@@ -55,14 +55,7 @@ def _factory(spec: str) -> Callable[..., Any]:
     module, _, attribute = spec.partition(":")
     if not all(part.isidentifier() for part in [*module.split("."), attribute]):
         raise BadInput(f"model {spec!r} cannot be imported; write your own as {FORM}")
-    try:
-        found = import_users(spec, "model")
-    except BadInput:
-        raise
-    except Exception as error:
-        raise BadInput(
-            f"model {spec!r}: importing {module} failed with {_named(error)}; repair it"
-        ) from error
+    found = import_users(spec, "model")
     if not callable(found) or isinstance(found, nn.Module):
         raise BadInput(
             f"model {spec!r} is {type(found).__name__}, not a factory; give a function that returns a model"

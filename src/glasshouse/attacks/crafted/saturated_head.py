@@ -1,11 +1,14 @@
 """Exact label counts from a crafted last layer.
 
-The server sends a head with zero weights and one bias so large that the softmax is one-hot whatever the image. Then
-p - y does not depend on the model, and through all local steps the bias of every other class grows in proportion to
-that class's count. A second probe with another class saturated counts the first one; the classes that both
-probes see fix their relative scale, so that clipping changes nothing.
+The server sends a network of zeros, but for one bias of the last layer, so large that the softmax is
+one-hot. Zeros pass no gradient on, so nothing but these biases moves, and p - y stays what it is: the bias of
+every other class c grows by lr * sum over steps t of (count of c in batch t) / (size of batch t). That is the
+counts, written out, through any number of local steps.
 
-Exact where all batches of a client are equally large and there is no momentum; close elsewhere.
+Only the last batch of an epoch is smaller than the others and speaks louder. With E epochs, batches of B and
+a last batch of R, the growth times B / lr is E n_c + k_c (B / R - 1), where k_c is how often class c came
+last; whole numbers n_c and k_c are found by trial. Where a defence has changed the scale nothing fits, and a
+second probe with another class saturated gives the proportions instead.
 """
 
 from dataclasses import dataclass
@@ -18,11 +21,15 @@ from glasshouse.access import ServerAccess
 from glasshouse.attacks.attack import Attack, CountedLabels, Knowledge, LabelCounts
 from glasshouse.attacks.labels.head import Head, find_head, whole_counts
 from glasshouse.federation.updates import Delivery
+from glasshouse.learning.recipe import Recipe
+
+TOLERANCE = 0.01
+"""How far from a whole number single precision may leave a solution."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SaturatedHead(Attack):
-    """Sends a last layer whose answer is fixed, so that the updates spell out the label counts."""
+    """Sends a network whose answer is fixed, so that the updates spell out the label counts."""
 
     bias: float = 1000.0
     family = "labels"
@@ -34,20 +41,56 @@ class SaturatedHead(Attack):
         probes = [access.exchange(self.craft(access, head, saturated), everyone) for saturated in (0, 1)]
         growth = [_bias_growth(access, head, delivery) for delivery in probes]
         counted = []
-        for clients in growth[0]:
-            shares = combine_probes(growth[0][clients], growth[1][clients])
+        for clients, first in growth[0].items():
             samples = sum(access.sizes[client] for client in clients)
-            counted.append(CountedLabels(clients, whole_counts(shares, samples)))
+            counts = decode_growth(first, access.protocol.recipe, samples) if len(clients) == 1 else None
+            if counts is None:
+                counts = whole_counts(combine_probes(first, growth[1][clients]), samples)
+            counted.append(CountedLabels(clients, counts))
         return LabelCounts(tuple(counted))
 
     def craft(self, access: ServerAccess, head: Head, saturated: int) -> Tensor:
-        """The current model with a head that always answers `saturated`, shape (P,)."""
-        vector = access.current.clone()
-        named = access.protocol.layout.named(vector)
-        named[head.weight].zero_()
-        named[head.bias].zero_()
-        named[head.bias][saturated] = self.bias
+        """A model that knows nothing and always answers `saturated`, shape (P,)."""
+        vector = torch.zeros_like(access.current)
+        access.protocol.layout.named(vector)[head.bias][saturated] = self.bias
         return vector
+
+
+def decode_growth(growth: np.ndarray, recipe: Recipe, samples: int) -> np.ndarray | None:
+    """One client's exact counts from the growth of its biases with class 0 saturated, or None if none fit."""
+    size, epochs = recipe.batch(samples), recipe.epochs
+    if (
+        recipe.momentum
+        or recipe.schedule != "constant"
+        or recipe.total_steps(samples) < epochs * samples / size
+    ):
+        return None
+    rest = samples % size
+    weight = size / rest - 1 if rest else 0.0
+    counts: list[int] = []
+    for value in growth[1:]:
+        count = _whole_solution(value * size / recipe.lr, epochs, rest, weight, samples)
+        if count is None:
+            return None
+        counts.append(count)
+    if sum(counts) > samples:
+        return None
+    return np.array([samples - sum(counts), *counts])
+
+
+def _whole_solution(value: float, epochs: int, rest: int, weight: float, samples: int) -> int | None:
+    """The count n with epochs * n + k * weight = value for a whole k; of several, the likeliest."""
+    n = np.arange(samples + 1)
+    k = (
+        (value - epochs * n) / weight
+        if weight
+        else np.where(np.abs(value - epochs * n) < TOLERANCE, 0.0, np.nan)
+    )
+    possible = (np.abs(k - k.round()) < TOLERANCE) & (k > -0.5) & (k < epochs * np.minimum(rest, n) + 0.5)
+    if not possible.any():
+        return None
+    surprise = np.abs(k - epochs * n * rest / samples)
+    return int(n[possible][surprise[possible].argmin()])
 
 
 def combine_probes(first: np.ndarray, second: np.ndarray) -> np.ndarray:

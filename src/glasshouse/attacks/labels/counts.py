@@ -1,9 +1,9 @@
 """Label counts from the last layer's update, by the linear system of Ma et al. (2023), "iLRG".
 
 With cross-entropy the head's bias gradient is g_j = mean_i (p_ij - [y_i = j]) and its weight gradient
-G_j = mean_i (p_ij - [y_i = j]) h_i, so G_j / g_j is close to the mean feature of class j. Its prediction P_j stands
-for the predictions of the class, and the counts n solve  sum_c n_c (P_cj - [c = j]) = N g_j,  sum_c n_c = N.
-The system is exact when the predictions within a class agree, as they do for one sample per class.
+G_j = mean_i (p_ij - [y_i = j]) h_i, so G_j / g_j is close to the mean feature of class j. Its prediction P_j
+stands for the predictions of the class, and the counts n solve  sum_c n_c (P_cj - [c = j]) = N g_j  with
+sum_c n_c = N. The system is exact when the predictions within a class agree, as they do for one sample each.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,17 @@ from glasshouse.attacks.labels.head import Head, find_head, softmax, whole_count
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
 
+Observation = tuple[Tensor, Tensor, tuple[int, ...], tuple[int, ...]]
+"""The model sent, its change, whose samples are in it, and how many each has."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelCountsFromUpdates(Attack):
-    """Counts the labels a client trained on from the last layer of its update; needs no auxiliary data."""
+    """Counts the labels a client trained on from the last layer of its update; needs no auxiliary data.
+
+    Of each client, or each group of clients, it reads the earliest update: the less the model knows, the more
+    it has to be told.
+    """
 
     family = "labels"
     needs = (UpdateAccess, AggregateAccess)
@@ -34,9 +41,7 @@ class LabelCountsFromUpdates(Attack):
         head = find_head(protocol)
         counted = []
         for sent, delta, clients, sizes in _observations(access):
-            gradient_scale = sum(
-                size / sum(sizes) * effective_lr(protocol.recipe, size) for size in sizes
-            )
+            gradient_scale = sum(size / sum(sizes) * effective_lr(protocol.recipe, size) for size in sizes)
             counts = count_labels(protocol.layout, head, sent, delta, gradient_scale, sum(sizes))
             counted.append(CountedLabels(clients, counts))
         return LabelCounts(tuple(counted))
@@ -50,6 +55,9 @@ def count_labels(
     g = (-change[head.bias].double() / gradient_scale).numpy()
     G = (-change[head.weight].double() / gradient_scale).numpy()
     features = G / np.where(np.abs(g) > 1e-12, g, 1e-12)[:, None]
+    # Where g_j is nearly zero the quotient explodes; no class's mean feature is much longer than the others'.
+    lengths = np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
+    features *= np.minimum(1, np.median(lengths) / lengths)
 
     # Several steps move the head while the gradients are taken; its middle position stands for all of them.
     weight = before[head.weight].double() + change[head.weight].double() / 2
@@ -71,14 +79,16 @@ def effective_lr(recipe: Recipe, samples: int) -> float:
     return sum(recipe.lr_at(step, total) * (1 - m ** (total - step)) / (1 - m) for step in range(total))
 
 
-def _observations(
-    access: UpdateAccess | AggregateAccess,
-) -> list[tuple[Tensor, Tensor, tuple[int, ...], tuple[int, ...]]]:
-    """Each vector to look at: the model sent, its change, and whose samples are in it."""
+def _observations(access: UpdateAccess | AggregateAccess) -> list[Observation]:
+    """What there is to look at, the earliest of each client or group."""
+    every: list[Observation]
     if isinstance(access, UpdateAccess):
-        return [
+        every = [
             (seen.sent, update.delta, (update.client,), (update.samples,))
             for seen in access.rounds
             for update in seen.updates
         ]
-    return [(seen.sent, seen.mean, seen.clients, seen.sizes) for seen in access.rounds]
+    else:
+        every = [(seen.sent, seen.mean, seen.clients, seen.sizes) for seen in access.rounds]
+    earliest = {clients: (sent, delta, clients, sizes) for sent, delta, clients, sizes in reversed(every)}
+    return list(earliest.values())[::-1]

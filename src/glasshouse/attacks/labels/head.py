@@ -20,11 +20,15 @@ class Head:
 def find_head(protocol: Protocol) -> Head:
     """The head of the protocol's network, or `CannotRun` where labels do not show in it."""
     if protocol.recipe.optimiser != "sgd":
-        raise CannotRun(f"{protocol.recipe.optimiser} rescales each entry, so updates do not add up like gradients")
+        raise CannotRun(
+            f"{protocol.recipe.optimiser} rescales each entry, so updates do not add up like gradients"
+        )
     heads = [
         Head(f"{name}.weight".lstrip("."), f"{name}.bias".lstrip("."))
         for name, module in protocol.architecture.named_modules()
-        if isinstance(module, nn.Linear) and module.out_features == protocol.classes and module.bias is not None
+        if isinstance(module, nn.Linear)
+        and module.out_features == protocol.classes
+        and module.bias is not None
     ]
     if not heads:
         raise CannotRun("the network does not end in a linear layer with a bias")
@@ -32,7 +36,7 @@ def find_head(protocol: Protocol) -> Head:
 
 
 def whole_counts(shares: np.ndarray, samples: int) -> np.ndarray:
-    """Integer counts proportional to the non-negative `shares` that add up to `samples` (largest remainder)."""
+    """Whole counts proportional to the non-negative `shares`, adding up to `samples` (largest remainder)."""
     shares = np.maximum(shares, 0)
     total = shares.sum()
     ideal = shares * (samples / total) if total > 0 else np.full(len(shares), samples / len(shares))

@@ -38,5 +38,5 @@ class Strategy(ABC):
         """What the server must remember between rounds."""
         return {}
 
-    def restore(self, state: dict[str, Tensor]) -> None:
+    def restore(self, state: dict[str, Tensor]) -> None:  # noqa: B027, most strategies remember nothing
         """Continue from what `state` returned."""

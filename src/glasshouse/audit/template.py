@@ -1,0 +1,57 @@
+"""The commented configuration that `glasshouse init` writes; its values are those of the embedded example."""
+
+TEMPLATE = """\
+# A Glasshouse audit. Every key may be left out; `glasshouse list` shows the names that can be used.
+seed = 0
+
+[data]
+# A named set, a folder with a subfolder per class, an .npz with x and y, hf:name, or package.module:function.
+name = "digits"
+clients = 10
+# "iid", "shards(per_client=2)", "dirichlet(alpha=0.5)" or "by-user".
+partition = "dirichlet(alpha=0.5)"
+# How many images the clients hold together, how many are kept out for the membership attacks, how many the
+# adversaries may use as auxiliary data, how many the model is tested on. Left out, they share what there is.
+members = 400
+nonmembers = 700
+auxiliary = 297
+test = 400
+
+[model]
+# A name of the zoo or package.module:factory, and a .safetensors or .pt file to start from ("" for none).
+name = "lenet"
+weights = ""
+
+[training]
+strategy = "fedavg"
+rounds = 40
+# The share of the clients that takes part in each round.
+fraction = 0.5
+# Stop early at this test accuracy:
+# target_accuracy = 0.95
+# How many test images each participant's own model is scored on (0: none).
+local_test = 1000
+epochs = 5
+batch_size = 10
+optimiser = "sgd"
+lr = 0.1
+momentum = 0.0
+weight_decay = 0.0
+
+[audit]
+attacks = ["loss-threshold", "gap", "fgsm", "label-counts", "saturated-head"]
+# Each is trained in and attacked like the undefended model; join several with +.
+defences = [
+    "gaussian-noise(std=0.01)",
+    "laplacian-noise(scale=0.01)",
+    "pruning(fraction=0.7)",
+    "pruning(fraction=0.95)",
+    "pruning(fraction=0.99)",
+    "clipping(norm=1.0)",
+    "clipping(norm=1.0)+gaussian-noise(std=0.01)",
+]
+# A curious server looks at this many rounds, from the first.
+observe = 4
+# Train the same network on all data in one place, too, for comparison.
+central = true
+"""

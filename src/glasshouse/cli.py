@@ -1,0 +1,245 @@
+"""The commands. Nothing heavy is imported before a command needs it."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glasshouse.errors import BadInput
+
+if TYPE_CHECKING:
+    from glasshouse.audit.setting import Setting
+
+app = typer.Typer(
+    help="Measure what a federated model gives away: who can learn what about the training data, how sure we "
+    "are, and which defence is worth its cost.",
+    epilog="Start with `glasshouse audit`: a complete audit of an embedded example.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+class EngineName(StrEnum):
+    """Where jobs run."""
+
+    processes = "processes"
+    ray = "ray"
+    dask = "dask"
+
+
+class Scale(StrEnum):
+    """How much of a study runs."""
+
+    smoke = "smoke"
+    laptop = "laptop"
+    paper = "paper"
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    attacks = "attacks"
+    defences = "defences"
+    models = "models"
+    data = "data"
+    strategies = "strategies"
+    studies = "studies"
+
+
+Out = Annotated[Path | None, typer.Option(help="Folder for the results; a new one under runs/ by default.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of every random choice.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes at once; all cores by default.")]
+EngineOption = Annotated[EngineName, typer.Option(help="Where jobs run: local processes, Ray or Dask.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the path of the results.")]
+
+
+@app.command()
+def audit(
+    config: Annotated[
+        Path | None, typer.Argument(help="Configuration; `glasshouse init` writes one.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Named set, folder, .npz, hf:name or package.module:function.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the zoo or package.module:factory.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Weights to start from: .safetensors or .pt.")] = None,
+    out: Out = None,
+    seed: Seed = None,
+    workers: Workers = None,
+    engine: EngineOption = EngineName.processes,
+    quiet: Quiet = False,
+) -> None:
+    """Train a federation, attack it as every adversary could, and write a report.
+
+    Without arguments it audits the embedded example. A run that was stopped continues with the same command.
+
+    Examples:
+
+        glasshouse audit
+
+        glasshouse audit --data fashion-mnist --model lenet --out runs/fashion
+
+        glasshouse audit my.toml --workers 4
+    """
+    from glasshouse.audit.run import audit as run_audit
+    from glasshouse.audit.setting import EXAMPLE, Setting, read_setting
+
+    default = Setting() if data or model else EXAMPLE
+    setting = _overridden(read_setting(config) if config else default, data, model, weights, seed)
+    with _resumable():
+        results = run_audit(setting, out=out, workers=workers, engine=engine.value, quiet=quiet)
+    typer.echo(results.folder)
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("glasshouse.toml"),
+) -> None:
+    """Write a commented configuration to start from.
+
+    Example:
+
+        glasshouse init my.toml && glasshouse audit my.toml
+    """
+    from glasshouse.audit.template import TEMPLATE
+    from glasshouse.store import write_text
+
+    if file.exists():
+        raise BadInput(f"{file} exists; choose another name, or delete it first")
+    write_text(file, TEMPLATE)
+    typer.echo(f"wrote {file}; run `glasshouse audit {file}`")
+
+
+@app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="Which study: `glasshouse list studies`.")],
+    scale: Annotated[
+        Scale, typer.Option(help="A minute, an honest small version, or all of it.")
+    ] = Scale.smoke,
+    cells: Annotated[str, typer.Option(help="Only the cells that match this pattern.")] = "*",
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How many seeds; the scale's own number by default.")
+    ] = None,
+    out: Out = None,
+    seed: Seed = None,
+    workers: Workers = None,
+    engine: EngineOption = EngineName.processes,
+    quiet: Quiet = False,
+) -> None:
+    """Reproduce a paper's tables, cell by cell, beside its printed numbers.
+
+    Finished cells are kept: a stopped run continues, and more cells or seeds are added to what is there.
+
+    Examples:
+
+        glasshouse study clients
+
+        glasshouse study clients --scale laptop --seeds 3 --cells 'clients-1*'
+    """
+    from glasshouse.studies.run import run_study
+
+    with _resumable():
+        results = run_study(
+            name,
+            scale=scale.value,
+            cells=cells,
+            seeds=seeds,
+            seed=seed or 0,
+            out=out,
+            workers=workers,
+            engine=engine.value,
+            quiet=quiet,
+        )
+    typer.echo(results.folder)
+
+
+@app.command("list")
+def list_names(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
+    """List what can be named in a configuration or on the command line.
+
+    Example:
+
+        glasshouse list attacks
+    """
+    from glasshouse.listing import listing
+
+    for line in listing(kind.value):
+        typer.echo(line)
+
+
+@app.command()
+def data(name: Annotated[str, typer.Argument(help="A named set: `glasshouse list data`.")]) -> None:
+    """Fetch a named data set and check it.
+
+    The files go to the folder that GLASSHOUSE_DATA names, or to the user's cache folder.
+
+    Example:
+
+        glasshouse data fashion-mnist
+    """
+    from glasshouse.data.sources import fetch
+
+    typer.echo(fetch(name))
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
+    out: Annotated[Path, typer.Option(help="The page that compares several runs.")] = Path("comparison.html"),
+) -> None:
+    """Write the page of a run anew, or compare several runs on one page.
+
+    Examples:
+
+        glasshouse report runs/audit-digits-1
+
+        glasshouse report runs/a runs/b --out both.html
+    """
+    from glasshouse.report import compare_reports, write_report
+
+    typer.echo(write_report(folders[0]) if len(folders) == 1 else compare_reports(folders, out))
+
+
+def _overridden(
+    setting: "Setting", data: str | None, model: str | None, weights: str | None, seed: int | None
+) -> "Setting":
+    """The setting with what was given on the command line."""
+    changes: dict[str, Any] = {}
+    if data is not None:
+        changes["data"] = setting.data.model_copy(update={"name": data})
+    network = {"name": model, "weights": weights}
+    given = {key: value for key, value in network.items() if value is not None}
+    if given:
+        changes["model"] = setting.model.model_copy(update=given)
+    if seed is not None:
+        changes["seed"] = seed
+    return setting.model_copy(update=changes)
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Turn an interruption into a line that says what to do, and exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("glasshouse: interrupted; the same command continues where it stopped", err=True)
+        raise typer.Exit(130) from None
+
+
+def main() -> None:
+    """Run a command; what the user got wrong is one line and exit code 2."""
+    try:
+        app()
+    except BadInput as error:
+        typer.echo(f"glasshouse: {error}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Running a study: the cells that are missing, then the page."""
+
+import dataclasses
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from glasshouse.errors import BadInput
+from glasshouse.findings import Finding, from_row
+from glasshouse.learning.engine import Backend, Engine
+from glasshouse.progress import Progress
+from glasshouse.results import Results, versions, write_results
+from glasshouse.store import RunFolder, read_json, write_json
+from glasshouse.studies import STUDIES
+from glasshouse.studies.study import Cell, Scale, Study, Workplace
+
+
+def run_study(
+    name: str,
+    *,
+    scale: Scale = "smoke",
+    cells: str = "*",
+    seeds: int | None = None,
+    seed: int = 0,
+    out: Path | str | None = None,
+    workers: int | None = None,
+    engine: Backend = "processes",
+    quiet: bool = False,
+) -> Results:
+    """Run the cells of a study that match the pattern `cells`, and report on all that are done."""
+    study: Study = STUDIES.load(name)()
+    grid = study.cells(scale)
+    chosen = [cell for cell in grid if fnmatchcase(cell.name, cells)]
+    if not chosen:
+        raise BadInput(
+            f"no cell of {name} matches {cells!r}; there are {', '.join(cell.name for cell in grid)}"
+        )
+    count = seeds or study.seeds(scale)
+    config = (
+        f'study = "{name}"\nscale = "{scale}"\nseed = {seed}\nglasshouse = "{versions()["glasshouse"]}"\n'
+    )
+    folder = RunFolder(Path(out or Path("runs") / f"study-{name}-{scale}"), config)
+    missing = [
+        (cell, number)
+        for cell in chosen
+        for number in range(seed, seed + count)
+        if not _file(folder, cell, number).exists()
+    ]
+    with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
+        for cell, number in progress.track(missing, f"study {name}", len(missing)):
+            _run_cell(study, cell, number, folder, running)
+    findings = _collect(folder, grid)
+    verdicts = [dataclasses.asdict(verdict) for verdict in study.conclude(findings)]
+    done = len({(finding.cell, finding.seed) for finding in findings})
+    summary = (
+        f"{done} cells done at scale {scale}, of {len(grid)} in the grid, each with up to {count} seeds."
+    )
+    write_json(folder.path / "study.json", {"title": study.title, "summary": summary, "verdicts": verdicts})
+    return write_results(folder.path, findings, {})
+
+
+def _run_cell(study: Study, cell: Cell, seed: int, folder: RunFolder, engine: Engine) -> None:
+    file = _file(folder, cell, seed)
+    place = Workplace(engine, seed, file.with_suffix(""), Progress(quiet=True))
+    found = [
+        dataclasses.replace(finding, source=study.name, cell=cell.name, seed=seed)
+        for finding in cell.run(place)
+    ]
+    write_json(file, [finding.row() for finding in found])
+
+
+def _collect(folder: RunFolder, grid: list[Cell]) -> list[Finding]:
+    """The findings of every finished cell, in the order of the grid, then of the seeds."""
+    rows: list[dict[str, Any]] = []
+    for cell in grid:
+        for file in sorted((folder.work / cell.name).glob("seed-*.json")):
+            rows += read_json(file)
+    return [from_row(row) for row in rows]
+
+
+def _file(folder: RunFolder, cell: Cell, seed: int) -> Path:
+    return folder.work / cell.name / f"seed-{seed:04d}.json"

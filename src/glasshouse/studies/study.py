@@ -1,0 +1,59 @@
+"""What a study is: a grid of cells, each cached when done, and a verdict on what they say together."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from glasshouse.findings import Finding
+from glasshouse.learning.engine import Engine
+from glasshouse.progress import Progress
+
+Scale = Literal["smoke", "laptop", "paper"]
+
+
+@dataclass(frozen=True, eq=False)
+class Workplace:
+    """What a cell may use: the engine, its seed, and a folder where a long cell can keep checkpoints."""
+
+    engine: Engine
+    seed: int
+    folder: Path
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of the grid, named like a path: `table-4/cnn/cifar10/64`."""
+
+    name: str
+    run: Callable[[Workplace], list[Finding]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the measured cells say to one claim."""
+
+    claim: str
+    verdict: str
+    reason: str
+
+
+class Study(ABC):
+    """One paper, or one question: its cells at each scale, and its conclusions."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    @abstractmethod
+    def cells(self, scale: Scale) -> list[Cell]:
+        """The grid at `scale`."""
+
+    def seeds(self, scale: Scale) -> int:
+        """How many seeds each cell runs with unless the user says otherwise."""
+        return {"smoke": 1, "laptop": 3, "paper": 5}[scale]
+
+    def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
+        """A verdict on each claim, from the findings that are there."""
+        return []

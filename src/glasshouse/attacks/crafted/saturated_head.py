@@ -7,8 +7,11 @@ counts, written out, through any number of local steps.
 
 Only the last batch of an epoch is smaller than the others and speaks louder. With E epochs, batches of B and
 a last batch of R, the growth times B / lr is E n_c + k_c (B / R - 1), where k_c is how often class c came
-last; whole numbers n_c and k_c are found by trial. Where a defence has changed the scale nothing fits, and a
-second probe with another class saturated gives the proportions instead.
+last; whole numbers n_c and k_c are found by trial, and of several pairs the likeliest is taken. Where a
+defence has changed the scale nothing fits, and a second probe with another class saturated gives the
+proportions instead.
+
+So the counts are exact where all batches are equally large, and nearly always right elsewhere.
 """
 
 from dataclasses import dataclass

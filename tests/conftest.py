@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from glasshouse.data.images import Images
+from glasshouse.data.split import Split
+from glasshouse.learning.engine import Engine
+
+SHAPE, CLASSES = (1, 8, 8), 4
+
+
+def make_images(count: int, seed: int = 0) -> Images:
+    """Noisy stripes whose place tells their class: easy to learn, impossible to learn by luck."""
+    rng = torch.Generator().manual_seed(seed)
+    y = torch.arange(count) % CLASSES
+    x = 0.4 * torch.rand(count, *SHAPE, generator=rng)
+    for position, label in enumerate(y.tolist()):
+        x[position, :, 2 * label : 2 * label + 2] += 0.5
+    return Images(x, y, CLASSES)
+
+
+def make_split(sizes: tuple[int, ...] = (30, 20, 10), others: int = 40) -> Split:
+    """Clients of the given sizes and three further parts of `others` images each."""
+    ends = np.cumsum([*sizes, others, others, others])
+    parts = np.split(np.random.default_rng(0).permutation(ends[-1]), ends[:-1])
+    return Split(make_images(int(ends[-1])), tuple(parts[: len(sizes)]), *parts[len(sizes) :])
+
+
+def make_model(seed: int = 0) -> nn.Module:
+    """A small convolutional network with batch norm and dropout, so that buffers and randomness are in play."""
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.1),
+        nn.Linear(256, 16),
+        nn.ReLU(),
+        nn.Linear(16, CLASSES),
+    )
+
+
+def make_plain_model(seed: int = 0) -> nn.Module:
+    """A network without batch norm and dropout: its gradient over a set is the mean over its parts."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+
+
+@pytest.fixture
+def engine():
+    with Engine(1) as running:
+        yield running

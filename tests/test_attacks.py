@@ -1,0 +1,233 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import CLASSES, make_images, make_model, make_plain_model, make_split
+from torch import nn
+
+from glasshouse.access import AggregateAccess, ModelAccess, QueryAccess, ServerAccess, UpdateAccess
+from glasshouse.attacks import ATTACKS
+from glasshouse.attacks.attack import CannotRun, CountedLabels, Knowledge, LabelCounts, MembershipScores
+from glasshouse.attacks.crafted.saturated_head import SaturatedHead
+from glasshouse.attacks.evasion.fgsm import FGSM
+from glasshouse.attacks.labels.counts import LabelCountsFromUpdates, effective_lr
+from glasshouse.attacks.labels.head import whole_counts
+from glasshouse.attacks.membership.threshold import Gap, LossThreshold
+from glasshouse.audit.grants import Grantor
+from glasshouse.audit.scoring import Truth, overlap, score
+from glasshouse.defences import make_defences
+from glasshouse.errors import BadInput
+from glasshouse.federation.federation import Federation, Plan
+from glasshouse.federation.history import Record
+from glasshouse.federation.strategies.fedavg import FedAvg, FedSGD
+from glasshouse.learning.evaluate import accuracy, predict
+from glasshouse.learning.layout import read_vector
+from glasshouse.learning.recipe import Recipe
+
+RNG = torch.Generator()
+
+
+def finished(engine, *, model=None, split=None, recipe=None, strategy=None, defence="none", rounds=1):
+    """A finished federation's grantor, and what each of its clients holds."""
+    model, split = model or make_plain_model(), split or make_split()
+    record = Record()
+    federation = Federation(
+        model,
+        split,
+        recipe or Recipe(epochs=1, batch_size=0, lr=0.1),
+        engine=engine,
+        strategy=strategy or FedAvg(),
+        defences=make_defences(defence),
+    )
+    plan = Plan(rounds=rounds, observe=tuple(range(rounds)))
+    history = federation.run(read_vector(model), plan, record=record)
+    seen = [record.observed(number) for number in range(rounds)]
+    held = np.stack([split.client(k).label_counts().numpy() for k in range(len(split.clients))])
+    return Grantor(model, CLASSES, federation, history, seen), held
+
+
+def test_every_attack_declares_its_family_its_access_and_what_it_is_told():
+    known = {field.name for field in dataclasses.fields(Knowledge)}
+    for name in ATTACKS:
+        attack = ATTACKS.make(name)
+        assert attack.family
+        assert attack.needs
+        assert set(attack.told) <= known
+        assert type(attack).__doc__
+
+
+def test_the_gap_attack_has_half_the_gap_as_its_advantage():
+    model, images = make_plain_model(), make_images(40)
+    right = predict(model, images.x).argmax(1) == images.y
+    member = np.arange(40) < 25
+    access = QueryAccess(lambda x: predict(model, x).softmax(1))
+    evidence = Gap().run(access, Knowledge(images), RNG)
+    value = score(evidence, Truth(images, member, np.zeros((1, CLASSES)), model, RNG))[1].estimate.value
+    gap = right[:25].double().mean() - right[25:].double().mean()
+    assert value == pytest.approx(0.5 + gap.item() / 2)
+
+
+def test_the_loss_threshold_scores_are_negative_losses_and_accuse_half_of_the_auxiliary_records():
+    model, images = make_plain_model(), make_images(41)
+    access = QueryAccess(lambda x: predict(model, x).softmax(1))
+    evidence = LossThreshold().run(access, Knowledge(images, images), RNG)
+    losses = F.cross_entropy(predict(model, images.x), images.y, reduction="none")
+    np.testing.assert_allclose(evidence.scores, -losses.numpy(), rtol=1e-5)
+    assert evidence.decisions.sum() == 20
+
+
+def test_the_loss_threshold_finds_members_that_were_learned_by_heart(engine):
+    split = make_split((20,), others=300)
+    noisy = split.pool
+    labels = torch.randint(0, CLASSES, noisy.y.shape, generator=torch.Generator().manual_seed(0))
+    split = dataclasses.replace(split, pool=dataclasses.replace(noisy, y=labels))
+    grantor, _ = finished(engine, split=split, recipe=Recipe(epochs=600, batch_size=10, lr=0.2))
+    positions = np.concatenate([split.members, split.nonmembers])
+    member = np.arange(len(positions)) < len(split.members)
+    candidates = split.pool[positions]
+    knowledge = Knowledge(candidates, split.images("auxiliary"))
+    evidence = LossThreshold().run(grantor.grant(QueryAccess), knowledge, RNG)
+    found = score(evidence, Truth(candidates, member, np.zeros((1, CLASSES)), grantor.model, RNG))
+    assert found[0].estimate.low > 0.8
+
+
+def test_a_model_that_never_saw_the_candidates_gives_them_away_no_more_than_chance(engine):
+    grantor, _ = finished(engine, split=make_split((60,)), recipe=Recipe(epochs=50, batch_size=10, lr=0.1))
+    strangers = make_images(400, seed=9)
+    member = np.random.default_rng(0).permutation(400) < 200
+    truth = Truth(strangers, member, np.zeros((1, CLASSES)), grantor.model, RNG)
+    for attack in (Gap(), LossThreshold()):
+        knowledge = Knowledge(strangers, make_images(100, seed=10)).only(attack.told)
+        evidence = attack.run(grantor.grant(QueryAccess), knowledge, RNG)
+        area = score(evidence, truth)[0].estimate
+        assert area.low <= 0.5 <= area.high
+
+
+def test_fgsm_at_eps_zero_leaves_the_clean_accuracy():
+    model, images = make_model().eval(), make_images(40)
+    evidence = FGSM(eps=0.0).run(ModelAccess(model), Knowledge(images), RNG)
+    truth = Truth(images, np.zeros(40, dtype=bool), np.zeros((1, CLASSES)), model, RNG)
+    robust, clean = score(evidence, truth)
+    assert torch.equal(evidence.x, images.x)
+    assert robust.estimate.value == clean.estimate.value == robust.chance == accuracy(model, images)
+
+
+def test_fgsm_moves_each_pixel_along_the_sign_of_its_slope_within_bounds():
+    model, images = make_model().eval(), make_images(12)
+    evidence = FGSM(eps=0.1).run(ModelAccess(model), Knowledge(images), RNG)
+    x = images.x.clone().requires_grad_()
+    F.cross_entropy(model(x), images.y).backward()
+    expected = (images.x + 0.1 * x.grad.sign()).clamp(0, 1)
+    torch.testing.assert_close(evidence.x, expected)
+    assert evidence.x.min() >= 0
+    assert evidence.x.max() <= 1
+
+
+def test_fgsm_takes_the_papers_eps_for_grey_and_colour_images():
+    grey = FGSM().run(ModelAccess(make_model().eval()), Knowledge(make_images(4)), RNG)
+    colour = dataclasses.replace(make_images(4), x=torch.rand(4, 3, 8, 8))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES)).eval()
+    assert grey.eps == 0.3
+    assert FGSM().run(ModelAccess(model), Knowledge(colour), RNG).eps == 0.02
+    with pytest.raises(BadInput, match="eps = 2"):
+        FGSM(eps=2)
+
+
+def test_one_sample_gives_its_label_away_exactly(engine):
+    for seed in range(5):
+        split = make_split((1, 1, 1, 1))
+        grantor, held = finished(engine, model=make_plain_model(seed), split=split, strategy=FedSGD())
+        evidence = LabelCountsFromUpdates().run(grantor.grant(UpdateAccess), Knowledge(), RNG)
+        for counted in evidence.counted:
+            assert (counted.counts == held[counted.clients[0]]).all()
+
+
+def test_a_head_of_zeros_makes_the_linear_system_exact(engine):
+    model = make_plain_model()
+    with torch.no_grad():
+        model[-1].weight.zero_()
+        model[-1].bias.zero_()
+    grantor, held = finished(engine, model=model, split=make_split((37, 22, 11)), strategy=FedSGD())
+    evidence = LabelCountsFromUpdates().run(grantor.grant(UpdateAccess), Knowledge(), RNG)
+    assert [tuple(counted.counts) for counted in evidence.counted] == [tuple(row) for row in held]
+
+
+def test_the_sum_of_the_updates_gives_the_labels_of_all_clients_together(engine):
+    grantor, held = finished(engine, split=make_split((37, 22, 11)), strategy=FedSGD())
+    (counted,) = LabelCountsFromUpdates().run(grantor.grant(AggregateAccess), Knowledge(), RNG).counted
+    assert counted.clients == (0, 1, 2)
+    assert overlap(counted.counts, held.sum(0)) > 0.9
+
+
+@pytest.mark.parametrize(("sizes", "recipe"), [
+    ((37, 22, 11), Recipe(epochs=1, batch_size=0, lr=0.1)),
+    ((40, 20, 10), Recipe(epochs=3, batch_size=10, lr=0.05)),
+])  # fmt: skip
+@pytest.mark.parametrize("network", [make_plain_model, make_model])
+def test_a_saturated_head_counts_labels_exactly_through_local_epochs(engine, network, sizes, recipe):
+    grantor, held = finished(engine, model=network(), split=make_split(sizes), recipe=recipe)
+    evidence = SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
+    assert [tuple(counted.counts) for counted in evidence.counted] == [tuple(row) for row in held]
+
+
+def test_a_smaller_last_batch_leaves_the_counts_nearly_exact(engine):
+    sizes = (37, 28, 33, 26, 46, 55, 68, 29)
+    grantor, held = finished(engine, split=make_split(sizes), recipe=Recipe(epochs=3, batch_size=10, lr=0.1))
+    evidence = SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
+    shares = [overlap(counted.counts, own) for counted, own in zip(evidence.counted, held)]
+    assert np.mean(shares) > 0.97
+
+
+def test_clipping_does_not_stop_a_saturated_head(engine):
+    grantor, held = finished(
+        engine, split=make_split((40, 20, 10)), recipe=Recipe(epochs=2, batch_size=10, lr=0.1), defence="clipping(norm=0.01)"
+    )
+    evidence = SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
+    assert [tuple(counted.counts) for counted in evidence.counted] == [tuple(row) for row in held]
+
+
+def test_noise_does_stop_a_saturated_head(engine):
+    grantor, held = finished(engine, split=make_split((40, 20, 10)), defence="gaussian-noise(std=1.0)")
+    evidence = SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
+    assert [tuple(counted.counts) for counted in evidence.counted] != [tuple(row) for row in held]
+
+
+def test_label_attacks_say_why_they_do_not_apply(engine):
+    headless = nn.Sequential(nn.Flatten(), nn.Linear(64, CLASSES, bias=False))
+    grantor, _ = finished(engine, model=headless)
+    with pytest.raises(CannotRun, match="linear layer with a bias"):
+        LabelCountsFromUpdates().run(grantor.grant(UpdateAccess), Knowledge(), RNG)
+    grantor, _ = finished(engine, recipe=Recipe(optimiser="adam", lr=0.01))
+    with pytest.raises(CannotRun, match="adam"):
+        SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
+
+
+def test_the_effective_learning_rate_sums_what_each_gradient_does():
+    assert effective_lr(Recipe(epochs=2, batch_size=5, lr=0.1), 10) == pytest.approx(0.4)
+    # With momentum 0.5 and three steps the gradients act 1.75, 1.5 and 1 times.
+    assert effective_lr(Recipe(batch_size=5, lr=0.1, momentum=0.5), 15) == pytest.approx(0.425)
+
+
+def test_whole_counts_are_proportional_and_add_up():
+    assert whole_counts(np.array([1.0, 1.0, 1.0]), 10).tolist() == [4, 3, 3]
+    assert whole_counts(np.array([0.0, 0.0]), 3).sum() == 3
+    assert whole_counts(np.array([-1.0, 3.0]), 6).tolist() == [0, 6]
+
+
+def test_label_scores_know_the_blind_guess():
+    truth = Truth(make_images(4), np.zeros(4, dtype=bool), np.array([[8, 0, 0, 0], [2, 2, 2, 2]]), nn.Identity(), RNG)
+    evidence = LabelCounts((CountedLabels((0,), np.array([6, 2, 0, 0])), CountedLabels((1,), np.array([2, 2, 2, 2]))))
+    shares, exact = score(evidence, truth)
+    assert shares.estimate.value == pytest.approx((0.75 + 1) / 2)
+    assert shares.chance == pytest.approx((0.25 + 1) / 2)
+    assert exact.estimate.value == 0.5
+
+
+def test_membership_scores_report_chance_for_constant_scores():
+    member = np.arange(300) < 250
+    truth = Truth(make_images(300), member, np.zeros((1, CLASSES)), nn.Identity(), RNG)
+    found = score(MembershipScores(np.zeros(300), np.ones(300, dtype=bool)), truth)
+    assert [result.estimate.value for result in found[:2]] == [0.5, 0.5]
+    assert found[2].estimate.value is None

@@ -1,0 +1,171 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import make_images, make_model, make_plain_model, make_split
+
+from glasshouse.errors import BadInput
+from glasshouse.learning.central import train_centrally
+from glasshouse.learning.engine import Engine
+from glasshouse.learning.evaluate import accuracy, predict
+from glasshouse.learning.fit import batches, fit, laid_out
+from glasshouse.learning.layout import Layout, read_vector, write_vector
+from glasshouse.learning.recipe import Recipe
+from glasshouse.learning.scoring import Examiner
+from glasshouse.learning.seeds import derive, numpy_rng
+from glasshouse.learning.shared import Shared
+
+
+def test_a_vector_holds_every_floating_tensor_and_comes_back_unchanged():
+    model = make_model()
+    vector = read_vector(model)
+    layout = Layout.of(model)
+    floating = sum(t.numel() for t in model.state_dict().values() if t.is_floating_point())
+    assert layout.size == len(vector) == floating
+    assert layout.trainable == sum(p.numel() for p in model.parameters())
+    other = make_model(seed=1)
+    write_vector(other, vector)
+    for name, tensor in layout.named(vector).items():
+        assert torch.equal(tensor, other.state_dict()[name])
+    assert torch.equal(layout.vector(layout.named(vector)), vector)
+
+
+def test_a_vector_does_not_depend_on_the_memory_order_of_the_weights():
+    assert torch.equal(read_vector(make_model()), read_vector(laid_out(make_model())))
+
+
+def test_fit_equals_a_loop_written_out():
+    images, recipe = make_images(25), Recipe(epochs=2, batch_size=10, lr=0.1, momentum=0.5, weight_decay=0.01)
+    model = make_plain_model()
+    start = read_vector(model)
+    reached = fit(make_plain_model(), start, images, recipe, seed=3)
+
+    velocity = [torch.zeros_like(p) for p in model.parameters()]
+    rng = numpy_rng(3, "batches")
+    for _ in range(2):
+        order = torch.from_numpy(rng.permutation(25))
+        for batch in (order[:10], order[10:20], order[20:]):
+            loss = F.cross_entropy(model(images.x[batch]), images.y[batch])
+            slopes = torch.autograd.grad(loss, list(model.parameters()))
+            with torch.no_grad():
+                for p, v, slope in zip(model.parameters(), velocity, slopes):
+                    v.mul_(0.5).add_(slope + 0.01 * p)
+                    p.sub_(0.1 * v)
+    torch.testing.assert_close(reached, read_vector(model), rtol=1e-5, atol=1e-6)
+
+
+def test_fit_depends_on_its_arguments_alone():
+    images, recipe, model = make_images(30), Recipe(epochs=2, batch_size=8), make_model()
+    start = read_vector(model)
+    first = fit(model, start, images, recipe, seed=1)
+    torch.rand(10)
+    assert torch.equal(fit(model, start, images, recipe, seed=1), first)
+    assert not torch.equal(fit(model, start, images, recipe, seed=2), first)
+
+
+def test_fit_leaves_the_global_generator_alone():
+    model, images = make_model(), make_images(10)
+    before = torch.get_rng_state()
+    fit(model, read_vector(model), images, Recipe(), seed=0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(("recipe", "sizes"), [
+    (Recipe(epochs=2, batch_size=4), [4, 4, 2, 4, 4, 2]),
+    (Recipe(epochs=2, batch_size=4, steps=4), [4, 4, 2, 4]),
+    (Recipe(batch_size=0), [10]),
+    (Recipe(batch_size=64), [10]),
+])  # fmt: skip
+def test_batches_cover_each_epoch_once(recipe, sizes):
+    found = list(batches(10, recipe, np.random.default_rng(0)))
+    assert [len(batch) for batch in found] == sizes
+    assert recipe.total_steps(10) == len(sizes)
+    epoch = torch.cat(found[:3]) if len(found) > 1 else found[0]
+    assert sorted(epoch.tolist()) == list(range(10))
+
+
+def test_the_cosine_schedule_falls_from_the_learning_rate_to_nearly_nothing():
+    recipe = Recipe(lr=0.2, schedule="cosine")
+    rates = [recipe.lr_at(step, 10) for step in range(10)]
+    assert rates[0] == 0.2
+    assert rates == sorted(rates, reverse=True)
+    assert rates[5] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"epochs": 0}, {"lr": 0.0}, {"lr": float("nan")}, {"momentum": 1.0}, {"batch_size": -1}, {"steps": 0}],
+)
+def test_impossible_recipes_are_refused_with_the_value_and_the_rule(wrong):
+    key = next(iter(wrong))
+    with pytest.raises(BadInput, match=f"{key} = .*must be"):
+        Recipe(**wrong)
+
+
+def test_seeds_depend_on_the_whole_path():
+    paths = [(), ("a",), ("b",), ("a", 0), ("a", 1), (0, "a"), ("a", 0, 0)]
+    assert len({derive(0, *path) for path in paths} | {derive(1, *path) for path in paths}) == 2 * len(paths)
+
+
+def test_prediction_is_in_eval_mode_and_without_gradients():
+    model, images = make_model(), make_images(20)
+    model.train()
+    logits = predict(model, images.x)
+    assert not model.training
+    assert not logits.requires_grad
+    assert torch.equal(logits, predict(model, images.x))
+    assert accuracy(model, images) == (logits.argmax(1) == images.y).double().mean().item()
+
+
+def test_shared_values_come_back_whole_and_read_once(tmp_path):
+    images = make_images(10)
+    handle = Shared.in_file({"images": images, "vector": np.arange(5.0)}, tmp_path / "value")
+    value = handle.get()
+    assert torch.equal(value["images"].x, images.x)
+    assert torch.equal(value["images"].y, images.y)
+    assert value["vector"].tolist() == [0, 1, 2, 3, 4]
+    assert handle.get() is value
+
+
+def test_changing_a_shared_array_in_a_worker_leaves_the_file_alone(tmp_path):
+    handle = Shared.in_file(np.zeros(4), tmp_path / "value")
+    before = (tmp_path / "value").read_bytes()
+    handle.get()[:] = 1
+    assert (tmp_path / "value").read_bytes() == before
+
+
+def _square(number: int) -> int:
+    return number * number
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_back_in_the_order_of_the_jobs(workers):
+    with Engine(workers) as running:
+        assert list(running.map(_square, range(20))) == [n * n for n in range(20)]
+
+
+def test_the_examiner_scores_like_a_plain_evaluation(engine):
+    split, model = make_split(), make_model()
+    examiner = Examiner(model, split.pool, split.test, engine)
+    assert examiner.accuracy(read_vector(model)) == accuracy(model, split.images("test"))
+
+
+def test_central_training_is_fit_on_all_members(engine):
+    split, model, recipe = make_split(), make_model(), Recipe(batch_size=8)
+    start = read_vector(model)
+    central = train_centrally(model, start, split, recipe, epochs=3, seed=1, engine=engine)
+    longer = dataclasses.replace(recipe, epochs=3)
+    assert torch.equal(central, fit(laid_out(make_model()), start, split.images("members"), longer, seed=1))
+
+
+def test_an_engine_that_is_not_installed_is_named_with_its_remedy(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray.util.joblib", None)
+    with pytest.raises(BadInput, match=r"pip install 'glasshouse\[ray\]'"), Engine(2, "ray"):
+        pass
+
+
+def test_zero_workers_are_refused():
+    with pytest.raises(BadInput, match="workers = 0"):
+        Engine(0)

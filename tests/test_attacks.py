@@ -15,8 +15,8 @@ from glasshouse.attacks.evasion.fgsm import FGSM
 from glasshouse.attacks.labels.counts import LabelCountsFromUpdates, effective_lr
 from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.attacks.membership.threshold import Gap, LossThreshold
-from glasshouse.audit.grants import Grantor
-from glasshouse.audit.scoring import Truth, overlap, score
+from glasshouse.auditing.grants import Grantor
+from glasshouse.auditing.scoring import Truth, overlap, score
 from glasshouse.defences import make_defences
 from glasshouse.errors import BadInput
 from glasshouse.federation.federation import Federation, Plan
@@ -182,7 +182,10 @@ def test_a_smaller_last_batch_leaves_the_counts_nearly_exact(engine):
 
 def test_clipping_does_not_stop_a_saturated_head(engine):
     grantor, held = finished(
-        engine, split=make_split((40, 20, 10)), recipe=Recipe(epochs=2, batch_size=10, lr=0.1), defence="clipping(norm=0.01)"
+        engine,
+        split=make_split((40, 20, 10)),
+        recipe=Recipe(epochs=2, batch_size=10, lr=0.1),
+        defence="clipping(norm=0.01)",
     )
     evidence = SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
     assert [tuple(counted.counts) for counted in evidence.counted] == [tuple(row) for row in held]
@@ -217,8 +220,12 @@ def test_whole_counts_are_proportional_and_add_up():
 
 
 def test_label_scores_know_the_blind_guess():
-    truth = Truth(make_images(4), np.zeros(4, dtype=bool), np.array([[8, 0, 0, 0], [2, 2, 2, 2]]), nn.Identity(), RNG)
-    evidence = LabelCounts((CountedLabels((0,), np.array([6, 2, 0, 0])), CountedLabels((1,), np.array([2, 2, 2, 2]))))
+    truth = Truth(
+        make_images(4), np.zeros(4, dtype=bool), np.array([[8, 0, 0, 0], [2, 2, 2, 2]]), nn.Identity(), RNG
+    )
+    evidence = LabelCounts(
+        (CountedLabels((0,), np.array([6, 2, 0, 0])), CountedLabels((1,), np.array([2, 2, 2, 2])))
+    )
     shares, exact = score(evidence, truth)
     assert shares.estimate.value == pytest.approx((0.75 + 1) / 2)
     assert shares.chance == pytest.approx((0.25 + 1) / 2)

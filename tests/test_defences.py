@@ -17,7 +17,8 @@ def defended(spec, delta, layout, seed=0):
 
 
 @pytest.mark.parametrize(
-    "spec", ["gaussian-noise(std=0.1)", "laplacian-noise(scale=0.1)", "pruning(fraction=0.9)", "clipping(norm=0.1)"]
+    "spec",
+    ["gaussian-noise(std=0.1)", "laplacian-noise(scale=0.1)", "pruning(fraction=0.9)", "clipping(norm=0.1)"],
 )
 def test_defences_leave_batch_norm_statistics_alone(spec, layout):
     delta = torch.randn(layout.size, generator=torch.Generator().manual_seed(1))
@@ -26,7 +27,9 @@ def test_defences_leave_batch_norm_statistics_alone(spec, layout):
     assert not torch.equal(after[: layout.trainable], delta[: layout.trainable])
 
 
-@pytest.mark.parametrize(("spec", "std"), [("gaussian-noise(std=0.2)", 0.2), ("laplacian-noise(scale=0.2)", 0.2 * 2**0.5)])
+@pytest.mark.parametrize(
+    ("spec", "std"), [("gaussian-noise(std=0.2)", 0.2), ("laplacian-noise(scale=0.2)", 0.2 * 2**0.5)]
+)
 def test_noise_has_the_spread_it_says(spec, std, layout):
     noise = defended(spec, torch.zeros(layout.size), layout)[: layout.trainable]
     assert noise.std().item() == pytest.approx(std, rel=0.05)

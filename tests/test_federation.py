@@ -49,9 +49,9 @@ def test_fedsgd_on_whole_clients_is_one_gradient_step_on_the_union(engine):
 
 def test_a_federation_learns(engine):
     split, model = make_split((40, 40, 40)), make_model()
-    history = Federation(model, split, Recipe(epochs=3, batch_size=8, lr=0.1), engine=engine, local_test=40).run(
-        read_vector(model), Plan(rounds=5)
-    )
+    history = Federation(
+        model, split, Recipe(epochs=3, batch_size=8, lr=0.1), engine=engine, local_test=40
+    ).run(read_vector(model), Plan(rounds=5))
     assert history.rounds[-1].acc_global > 0.9
     assert history.rounds[-1].acc_local > 0.5
 
@@ -65,7 +65,9 @@ def test_the_numbers_do_not_depend_on_workers_or_on_being_watched(defence):
             federation = Federation(
                 make_model(), split, RECIPE, engine=running, defences=make_defences(defence), local_test=10
             )
-            runs.append(federation.run(read_vector(make_model()), Plan(rounds=2, fraction=0.7, observe=observe)))
+            runs.append(
+                federation.run(read_vector(make_model()), Plan(rounds=2, fraction=0.7, observe=observe))
+            )
     for run in runs[1:]:
         assert torch.equal(run.vector, runs[0].vector)
         assert run.rounds == runs[0].rounds
@@ -126,12 +128,17 @@ def test_accuracies_are_those_of_the_global_and_the_local_models(engine):
     model = laid_out(make_model())
     local = []
     for client in range(3):
-        write_vector(model, fit(model, start, split.client(client), RECIPE, derive(derive(0, "round", 0), "client", client)))
+        write_vector(
+            model,
+            fit(model, start, split.client(client), RECIPE, derive(derive(0, "round", 0), "client", client)),
+        )
         local.append(accuracy(model, split.images("test")))
     assert row.acc_local == pytest.approx(np.mean(local))
 
 
-@pytest.mark.parametrize(("fraction", "clients", "count"), [(0.1, 100, 10), (1.0, 7, 7), (0.01, 10, 1), (0.25, 10, 3)])
+@pytest.mark.parametrize(
+    ("fraction", "clients", "count"), [(0.1, 100, 10), (1.0, 7, 7), (0.01, 10, 1), (0.25, 10, 3)]
+)
 def test_a_fraction_of_the_clients_takes_part(fraction, clients, count):
     assert Plan(fraction=fraction).participants(clients) == count
 
@@ -151,7 +158,9 @@ def test_blocks_cover_the_clients_in_order_in_nearly_equal_parts():
 
 
 def test_the_plain_channel_shows_every_update_and_their_mean():
-    updates = [Update(client, size, torch.full((3,), float(client))) for client, size in ((0, 1), (1, 2), (2, 1))]
+    updates = [
+        Update(client, size, torch.full((3,), float(client))) for client, size in ((0, 1), (1, 2), (2, 1))
+    ]
     delivery = Plain().deliver(updates)
     assert delivery.samples == 4
     assert delivery.clients == (0, 1, 2)

@@ -2,8 +2,8 @@ import tomllib
 
 import pytest
 
-from glasshouse.audit.setting import EXAMPLE, Setting, as_toml, make_setting, read_setting
-from glasshouse.audit.template import TEMPLATE
+from glasshouse.auditing.setting import EXAMPLE, Setting, as_toml, make_setting, read_setting
+from glasshouse.auditing.template import TEMPLATE
 from glasshouse.errors import BadInput
 
 

@@ -7,11 +7,21 @@ import torch
 
 from glasshouse.errors import BadInput
 from glasshouse.findings import Finding, as_csv, from_row, rows
-from glasshouse.store import RunFolder, open_run, read_json, read_tensors, write_bytes, write_json, write_tensors
+from glasshouse.store import (
+    RunFolder,
+    open_run,
+    read_json,
+    read_tensors,
+    write_bytes,
+    write_json,
+    write_tensors,
+)
 
 
 def finding(**entries):
-    return Finding(**{"source": "audit", "cell": "a", "family": "utility", "metric": "m", "value": 0.5} | entries)
+    return Finding(
+        **{"source": "audit", "cell": "a", "family": "utility", "metric": "m", "value": 0.5} | entries
+    )
 
 
 def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
@@ -22,7 +32,9 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(BadInput, match=r"results.json cannot be written \(No space left on device\); free some"):
+    with pytest.raises(
+        BadInput, match=r"results.json cannot be written \(No space left on device\); free some"
+    ):
         write_bytes(file, b"new")
     assert file.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]

@@ -4,16 +4,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glasshouse.audit.run import audit as audit
-    from glasshouse.audit.setting import Setting as Setting
+    from glasshouse.auditing.run import audit as audit
+    from glasshouse.auditing.setting import Setting as Setting
     from glasshouse.data.dataset import Dataset as Dataset
     from glasshouse.data.images import Images as Images
     from glasshouse.errors import BadInput as BadInput
     from glasshouse.findings import Finding as Finding
 
 _PLACES = {
-    "audit": "glasshouse.audit.run",
-    "Setting": "glasshouse.audit.setting",
+    "audit": "glasshouse.auditing.run",
+    "Setting": "glasshouse.auditing.setting",
     "Dataset": "glasshouse.data.dataset",
     "Images": "glasshouse.data.images",
     "BadInput": "glasshouse.errors",

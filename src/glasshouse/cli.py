@@ -12,7 +12,7 @@ import typer
 from glasshouse.errors import BadInput
 
 if TYPE_CHECKING:
-    from glasshouse.audit.setting import Setting
+    from glasshouse.auditing.setting import Setting
 
 app = typer.Typer(
     help="Measure what a federated model gives away: who can learn what about the training data, how sure we "
@@ -87,8 +87,8 @@ def audit(
 
         glasshouse audit my.toml --workers 4
     """
-    from glasshouse.audit.run import audit as run_audit
-    from glasshouse.audit.setting import EXAMPLE, Setting, read_setting
+    from glasshouse.auditing.run import audit as run_audit
+    from glasshouse.auditing.setting import EXAMPLE, Setting, read_setting
 
     default = Setting() if data or model else EXAMPLE
     setting = _overridden(read_setting(config) if config else default, data, model, weights, seed)
@@ -107,7 +107,7 @@ def init(
 
         glasshouse init my.toml && glasshouse audit my.toml
     """
-    from glasshouse.audit.template import TEMPLATE
+    from glasshouse.auditing.template import TEMPLATE
     from glasshouse.store import write_text
 
     if file.exists():

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
-from glasshouse.audit.battery import run_battery
-from glasshouse.audit.bench import prepare
-from glasshouse.audit.setting import AttackTable, DataTable, ModelTable, Setting, TrainingTable
+from glasshouse.auditing.battery import run_battery
+from glasshouse.auditing.bench import prepare
+from glasshouse.auditing.setting import AttackTable, DataTable, ModelTable, Setting, TrainingTable
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import mean
 from glasshouse.store import RunFolder

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from torch import nn
 
-from glasshouse.audit.battery import run_battery
-from glasshouse.audit.bench import prepare
-from glasshouse.audit.setting import EXAMPLE, Setting
-from glasshouse.audit.trial import slug
+from glasshouse.auditing.battery import run_battery
+from glasshouse.auditing.bench import prepare
+from glasshouse.auditing.setting import EXAMPLE, Setting
+from glasshouse.auditing.trial import slug
 from glasshouse.data.dataset import Dataset
 from glasshouse.learning.engine import Backend, Engine
 from glasshouse.progress import Progress

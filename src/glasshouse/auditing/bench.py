@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.attacks import ATTACKS
-from glasshouse.audit.setting import Setting, as_toml
+from glasshouse.auditing.setting import Setting, as_toml
 from glasshouse.data.dataset import Dataset
 from glasshouse.data.sources import load
 from glasshouse.data.split import Split, split

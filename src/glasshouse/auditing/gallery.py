@@ -8,7 +8,7 @@ from PIL import Image
 from torch import Tensor
 
 from glasshouse.attacks.attack import AdversarialExamples, Evidence
-from glasshouse.audit.scoring import Truth
+from glasshouse.auditing.scoring import Truth
 from glasshouse.learning.evaluate import predict
 
 SHOWN = 8

@@ -10,10 +10,10 @@ import numpy as np
 from glasshouse.access import Access
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Attack, CannotRun, Evidence, Knowledge, MembershipScores
-from glasshouse.audit.bench import Bench
-from glasshouse.audit.gallery import pictures
-from glasshouse.audit.grants import Grantor
-from glasshouse.audit.scoring import Truth, score
+from glasshouse.auditing.bench import Bench
+from glasshouse.auditing.gallery import pictures
+from glasshouse.auditing.grants import Grantor
+from glasshouse.auditing.scoring import Truth, score
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng

@@ -5,9 +5,9 @@ from typing import Any
 from torch import Tensor
 
 from glasshouse.attacks import ATTACKS
-from glasshouse.audit.bench import Bench
-from glasshouse.audit.grants import Grantor
-from glasshouse.audit.trial import Trial, slug
+from glasshouse.auditing.bench import Bench
+from glasshouse.auditing.grants import Grantor
+from glasshouse.auditing.trial import Trial, slug
 from glasshouse.defences import make_defences
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record

@@ -1,0 +1,183 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import make_images, make_plain_model
+
+from glasshouse import Dataset, Images, Setting, audit
+from glasshouse.auditing.setting import as_toml, make_setting
+
+TINY = {
+    "data": {"clients": 4, "partition": "dirichlet(alpha=0.5)"},
+    "model": {"name": "mlp"},
+    "training": {"rounds": 3, "fraction": 0.5, "epochs": 1, "batch_size": 16, "lr": 0.1},
+    "audit": {
+        "defences": ["pruning(fraction=0.95)", "clipping(norm=1.0)+gaussian-noise(std=0.01)"],
+        "observe": 2,
+    },
+}
+
+
+def without_seconds(folder: Path) -> list[dict]:
+    return [row | {"seconds": None} for row in json.loads((folder / "results.json").read_text())]
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tmp_path_factory):
+    return audit(make_setting(TINY), out=tmp_path_factory.mktemp("audit") / "run", workers=1, quiet=True)
+
+
+def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tiny_run):
+    met = {(row.adversary, row.attack, row.defence) for row in tiny_run.findings if row.adversary}
+    pairs = {
+        ("outsider", "loss-threshold"),
+        ("outsider", "gap"),
+        ("owner", "fgsm"),
+        ("curious server", "label-counts"),
+        ("blind server", "label-counts"),
+        ("crafting server", "saturated-head"),
+    }
+    defences = {"none", *TINY["audit"]["defences"]}
+    assert met == {(*pair, defence) for pair in pairs for defence in defences}
+    priced = {row.defence for row in tiny_run.findings if row.metric == "test-accuracy"}
+    assert priced == defences
+
+
+def test_every_number_has_its_n_its_chance_and_what_it_assumes(tiny_run):
+    for row in tiny_run.findings:
+        assert row.n is not None
+        assert row.chance is not None or row.metric == "clean-accuracy"
+        assert row.seed == 0
+        if row.value is not None and row.low is not None:
+            assert row.low <= row.value <= row.high
+    told = {row.attack: row.assumes for row in tiny_run.findings if row.attack}
+    assert "auxiliary" in " ".join(told["loss-threshold"])
+    assert "auxiliary" not in " ".join(told["gap"])
+    assert told["saturated-head"] == ()
+
+
+def test_the_folder_holds_what_the_documentation_promises(tiny_run):
+    names = {path.name for path in tiny_run.folder.iterdir()}
+    assert names >= {
+        "results.json", "results.csv", "report.html", "figures", "config.toml", "curves.json",
+        "environment.json", "weights", "work",
+    }  # fmt: skip
+    assert not [path for path in tiny_run.folder.rglob("*") if path.suffix in {".pt", ".pkl", ".pickle"}]
+
+
+def test_the_written_configuration_runs_again(tiny_run, tmp_path):
+    from glasshouse.auditing.setting import read_setting
+
+    assert as_toml(read_setting(tiny_run.folder / "config.toml")) == as_toml(make_setting(TINY))
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_the_numbers_do_not_depend_on_the_number_of_workers(tiny_run, tmp_path, workers):
+    again = audit(make_setting(TINY), out=tmp_path / "run", workers=workers, quiet=True)
+    assert without_seconds(again.folder) == without_seconds(tiny_run.folder)
+
+
+def test_another_seed_gives_other_numbers(tiny_run, tmp_path):
+    other = audit(make_setting(TINY | {"seed": 1}), out=tmp_path / "run", workers=1, quiet=True)
+    assert without_seconds(other.folder) != without_seconds(tiny_run.folder)
+
+
+def test_a_killed_audit_resumes_where_it_was_and_ends_with_the_same_numbers(tiny_run, tmp_path):
+    config, out = tmp_path / "tiny.toml", tmp_path / "run"
+    config.write_text(as_toml(make_setting(TINY)))
+    command = [
+        sys.executable,
+        "-m",
+        "glasshouse.cli",
+        "audit",
+        str(config),
+        "--out",
+        str(out),
+        "--workers",
+        "1",
+    ]
+    running = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    middle = out / "work" / "pruning-fraction-0.95" / "latest.safetensors"
+    deadline = time.monotonic() + 60
+    while not middle.exists() and running.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert middle.exists()
+    assert not (out / "results.json").exists()
+    done = {path: path.stat().st_mtime_ns for path in (out / "work" / "none").iterdir()}
+    subprocess.run(command, check=True, capture_output=True)
+    assert without_seconds(out) == without_seconds(tiny_run.folder)
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+
+
+def test_objects_without_a_name_can_be_audited(tmp_path):
+    images = make_images(240)
+    setting = Setting(
+        data={"clients": 3},
+        training={"rounds": 1},
+        audit={"attacks": ("gap",), "defences": (), "central": False},
+    )
+    results = audit(
+        setting,
+        dataset=Dataset("stripes", Images(images.x, images.y, images.classes)),
+        model=make_plain_model(),
+        out=tmp_path / "run",
+        workers=1,
+        quiet=True,
+    )
+    assert {row.data for row in results.findings} == {"stripes"}
+    assert {row.model for row in results.findings} == {"Sequential"}
+
+
+def test_other_data_under_the_same_name_do_not_mix(tmp_path):
+    from glasshouse import BadInput
+
+    setting = Setting(training={"rounds": 1}, audit={"attacks": ("gap",), "defences": (), "central": False})
+    for seed in (0, 1):
+        images = make_images(400, seed)
+        arguments = {
+            "dataset": Dataset("stripes", images),
+            "model": make_plain_model(),
+            "out": tmp_path / "run",
+        }
+        if seed == 0:
+            audit(setting, **arguments, workers=1, quiet=True)
+        else:
+            with pytest.raises(BadInput, match="another configuration"):
+                audit(setting, **arguments, workers=1, quiet=True)
+
+
+def test_an_attack_that_does_not_apply_leaves_a_null_with_its_reason(tmp_path):
+    setting = make_setting(
+        TINY
+        | {
+            "training": {"rounds": 1, "optimiser": "adam", "lr": 0.001},
+            "audit": {"defences": [], "central": False},
+        }
+    )
+    results = audit(setting, out=tmp_path / "run", workers=1, quiet=True)
+    empty = [row for row in results.findings if row.attack == "saturated-head"]
+    assert [row.value for row in empty] == [None]
+    assert "adam" in empty[0].assumes[0]
+
+
+@pytest.mark.real_data
+@pytest.mark.slow
+def test_fedavg_reaches_the_published_accuracy_on_mnist(tmp_path):
+    if "GLASSHOUSE_DATA" not in os.environ:
+        pytest.skip("set GLASSHOUSE_DATA to a folder with the real data sets")
+    setting = make_setting({
+        "data": {"name": "mnist", "clients": 10, "members": 59000, "nonmembers": 500, "auxiliary": 500},
+        "training": {"rounds": 5, "epochs": 1, "batch_size": 10, "lr": 0.05},
+        "audit": {"attacks": [], "defences": [], "central": False},
+    })  # fmt: skip
+    results = audit(setting, out=tmp_path / "run", quiet=True)
+    assert results.findings[0].value >= 0.96
+    assert np.isfinite(results.findings[0].low)

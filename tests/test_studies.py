@@ -1,0 +1,114 @@
+import json
+
+import pytest
+
+from glasshouse.errors import BadInput
+from glasshouse.findings import Finding
+from glasshouse.registry import Registry
+from glasshouse.studies import STUDIES, clients
+from glasshouse.studies import run as running
+from glasshouse.studies.clients import ClientsStudy
+from glasshouse.studies.run import run_study
+from glasshouse.studies.study import Cell, Study
+
+
+class Counting(Study):
+    """A study that counts how often each cell runs."""
+
+    name = "counting"
+    title = "Counting"
+    calls: list[tuple[str, int]] = []  # noqa: RUF012
+
+    def cells(self, scale):
+        return [Cell(f"table-{n}/x", lambda place, n=n: self._cell(n, place)) for n in (1, 2)]
+
+    def _cell(self, number, place):
+        if place.seed == 13:
+            raise KeyboardInterrupt
+        self.calls.append((f"table-{number}/x", place.seed))
+        return [
+            Finding(
+                source="",
+                cell="",
+                family="utility",
+                metric="m",
+                value=number + place.seed / 10,
+                n=1,
+                printed=1.0,
+            )
+        ]
+
+
+@pytest.fixture
+def counting(monkeypatch):
+    Counting.calls = []
+    monkeypatch.setattr(running, "STUDIES", Registry("study", {"counting": "test_studies:Counting"}))
+    return lambda **arguments: run_study("counting", workers=1, quiet=True, **arguments)
+
+
+def test_finished_cells_are_not_run_again_and_more_seeds_add_up(counting, tmp_path):
+    counting(out=tmp_path / "run", seeds=1)
+    counting(out=tmp_path / "run", seeds=1)
+    assert Counting.calls == [("table-1/x", 0), ("table-2/x", 0)]
+    results = counting(out=tmp_path / "run", seeds=2)
+    assert Counting.calls[2:] == [("table-1/x", 1), ("table-2/x", 1)]
+    assert [(row.cell, row.seed, row.value) for row in results.findings] == [
+        ("table-1/x", 0, 1.0), ("table-1/x", 1, 1.1), ("table-2/x", 0, 2.0), ("table-2/x", 1, 2.1),
+    ]  # fmt: skip
+    assert {row.source for row in results.findings} == {"counting"}
+
+
+def test_a_part_of_the_cells_can_run_first(counting, tmp_path):
+    part = counting(out=tmp_path / "run", seeds=1, cells="table-2/*")
+    assert Counting.calls == [("table-2/x", 0)]
+    assert [row.cell for row in part.findings] == ["table-2/x"]
+    whole = counting(out=tmp_path / "run", seeds=1)
+    assert [row.cell for row in whole.findings] == ["table-1/x", "table-2/x"]
+
+
+def test_an_interrupted_study_keeps_what_was_done(counting, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        counting(out=tmp_path / "run", seeds=2, seed=12)
+    assert Counting.calls == [("table-1/x", 12)]
+    assert json.loads((tmp_path / "run/work/table-1/x/seed-0012.json").read_text())
+
+
+def test_scales_do_not_mix_in_one_folder(counting, tmp_path):
+    counting(out=tmp_path / "run", seeds=1)
+    with pytest.raises(BadInput, match="another configuration"):
+        counting(out=tmp_path / "run", seeds=1, scale="laptop")
+
+
+def test_every_study_has_cells_at_every_scale():
+    for name in STUDIES:
+        study = STUDIES.load(name)()
+        assert study.name == name
+        for scale in ("smoke", "laptop", "paper"):
+            names = [cell.name for cell in study.cells(scale)]
+            assert len(set(names)) == len(names) > 0
+            assert study.seeds(scale) >= 1
+
+
+def accuracies(few, many):
+    return [
+        Finding(source="clients", cell=cell, family="utility", metric="test-accuracy", value=value, seed=seed)
+        for cell, values in ((f"clients-{clients.FEWEST}", few), (f"clients-{clients.MOST}", many))
+        for seed, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize(("few", "many", "verdict"), [
+    ([0.90, 0.91, 0.92], [0.80, 0.82, 0.81], "holds"),
+    ([0.80, 0.82, 0.81], [0.90, 0.91, 0.92], "refuted"),
+    ([0.90, 0.80, 0.85], [0.80, 0.90, 0.85], "not shown"),
+    ([0.90], [0.80], "open"),
+])  # fmt: skip
+def test_a_verdict_follows_from_the_paired_seeds(few, many, verdict):
+    assert ClientsStudy().conclude(accuracies(few, many))[0].verdict == verdict
+
+
+def test_the_clients_study_runs_at_smoke_scale(tmp_path):
+    results = run_study("clients", cells="clients-1", out=tmp_path / "run", workers=1, quiet=True)
+    assert {row.cell for row in results.findings} == {"clients-1"}
+    assert {row.metric for row in results.findings} >= {"test-accuracy", "auc"}
+    assert results.report.exists()

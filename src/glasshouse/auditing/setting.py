@@ -66,13 +66,13 @@ class AttackTable(Table):
 
     attacks: tuple[str, ...] = ("loss-threshold", "gap", "fgsm", "label-counts", "saturated-head")
     defences: tuple[str, ...] = (
-        "gaussian-noise(std=0.01)",
-        "laplacian-noise(scale=0.01)",
+        "gaussian-noise(std=0.05)",
+        "laplacian-noise(scale=0.05)",
         "pruning(fraction=0.7)",
         "pruning(fraction=0.95)",
         "pruning(fraction=0.99)",
         "clipping(norm=1.0)",
-        "clipping(norm=1.0)+gaussian-noise(std=0.01)",
+        "clipping(norm=1.0)+gaussian-noise(std=0.05)",
     )
     observe: int = Field(default=4, ge=1)
     central: bool = True
@@ -90,7 +90,8 @@ class Setting(Table):
 
 EXAMPLE = Setting(
     data=DataTable(partition="dirichlet(alpha=0.5)", members=400, nonmembers=700, auxiliary=297, test=400),
-    training=TrainingTable(fraction=0.5, rounds=40, epochs=5, batch_size=10, lr=0.1),
+    training=TrainingTable(fraction=0.5, rounds=30, epochs=5, batch_size=10, lr=0.1),
+    audit=AttackTable(attacks=("loss-threshold", "gap", "fgsm(eps=0.1)", "label-counts", "saturated-head")),
 )
 """The embedded example: handwritten digits in ten unequal hands, few enough to be learned by heart."""
 

@@ -24,7 +24,7 @@ weights = ""
 
 [training]
 strategy = "fedavg"
-rounds = 40
+rounds = 30
 # The share of the clients that takes part in each round.
 fraction = 0.5
 # Stop early at this test accuracy:
@@ -39,16 +39,16 @@ momentum = 0.0
 weight_decay = 0.0
 
 [audit]
-attacks = ["loss-threshold", "gap", "fgsm", "label-counts", "saturated-head"]
+attacks = ["loss-threshold", "gap", "fgsm(eps=0.1)", "label-counts", "saturated-head"]
 # Each is trained in and attacked like the undefended model; join several with +.
 defences = [
-    "gaussian-noise(std=0.01)",
-    "laplacian-noise(scale=0.01)",
+    "gaussian-noise(std=0.05)",
+    "laplacian-noise(scale=0.05)",
     "pruning(fraction=0.7)",
     "pruning(fraction=0.95)",
     "pruning(fraction=0.99)",
     "clipping(norm=1.0)",
-    "clipping(norm=1.0)+gaussian-noise(std=0.01)",
+    "clipping(norm=1.0)+gaussian-noise(std=0.05)",
 ]
 # A curious server looks at this many rounds, from the first.
 observe = 4

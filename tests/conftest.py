@@ -28,7 +28,7 @@ def make_split(sizes: tuple[int, ...] = (30, 20, 10), others: int = 40) -> Split
 
 
 def make_model(seed: int = 0) -> nn.Module:
-    """A small convolutional network with batch norm and dropout, so that buffers and randomness are in play."""
+    """A small convolutional network with batch norm and dropout: buffers and randomness are in play."""
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Conv2d(1, 4, 3, padding=1),

@@ -171,3 +171,18 @@ def test_the_plain_channel_shows_every_update_and_their_mean():
 def test_impossible_plans_are_refused(wrong):
     with pytest.raises(BadInput, match="out of range"):
         Plan(**wrong)
+
+
+def test_one_client_with_everything_is_central_training(engine):
+    split, start = make_split((60,)), read_vector(make_model())
+    history = Federation(make_model(), split, RECIPE, engine=engine).run(start, Plan(rounds=1))
+    seed = derive(derive(0, "round", 0), "client", 0)
+    central = fit(laid_out(make_model()), start, split.client(0), RECIPE, seed)
+    torch.testing.assert_close(history.vector, central, rtol=1e-5, atol=1e-6)
+
+
+def test_a_model_that_explodes_is_reported_with_a_remedy(engine):
+    split, model = make_split(), make_plain_model()
+    federation = Federation(model, split, Recipe(epochs=5, batch_size=8, lr=1e30), engine=engine)
+    with pytest.raises(BadInput, match="NaN or infinite; lower lr"):
+        federation.run(read_vector(model), Plan(rounds=3))

@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -7,7 +5,6 @@ import torch.nn.functional as F
 from conftest import make_images, make_model, make_plain_model, make_split
 
 from glasshouse.errors import BadInput
-from glasshouse.learning.central import train_centrally
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy, predict
 from glasshouse.learning.fit import batches, fit, laid_out
@@ -150,14 +147,6 @@ def test_the_examiner_scores_like_a_plain_evaluation(engine):
     split, model = make_split(), make_model()
     examiner = Examiner(model, split.pool, split.test, engine)
     assert examiner.accuracy(read_vector(model)) == accuracy(model, split.images("test"))
-
-
-def test_central_training_is_fit_on_all_members(engine):
-    split, model, recipe = make_split(), make_model(), Recipe(batch_size=8)
-    start = read_vector(model)
-    central = train_centrally(model, start, split, recipe, epochs=3, seed=1, engine=engine)
-    longer = dataclasses.replace(recipe, epochs=3)
-    assert torch.equal(central, fit(laid_out(make_model()), start, split.images("members"), longer, seed=1))
 
 
 def test_an_engine_that_is_not_installed_is_named_with_its_remedy(monkeypatch):

@@ -19,10 +19,10 @@ def test_a_setting_survives_its_toml(setting):
 @pytest.mark.parametrize(("text", "words"), [
     ("seed = 0\n\n[data]\nclient = 3\n", r"line 4: unknown key 'data.client'; did you mean 'data.clients'\?"),
     ("sead = 0\n", r"line 1: unknown key 'sead'; did you mean 'seed'\?"),
-    ("[data]\nclients = 'ten'\n", r"line 2: data.clients = 'ten' does not fit: input should be a valid integer"),
+    ("[data]\nclients = 'ten'\n", r"line 2: data.clients = 'ten' does not fit: .*valid integer"),
     ("[training]\n# one\nrounds = 2.5\n", r"line 3: training.rounds = 2.5 does not fit"),
     ("[training]\nlr = true\n", r"line 2: training.lr = True does not fit"),
-    ("[training]\nfraction = 2.0\n", r"line 2: training.fraction = 2.0 does not fit: .*less than or equal to 1"),
+    ("[training]\nfraction = 2.0\n", r"line 2: training.fraction = 2.0 does not fit: .*or equal to 1"),
     ("[training]\noptimiser = 'lion'\n", r"line 2: training.optimiser = 'lion' does not fit"),
     ("[audit]\nattacks = 'gap'\n", r"line 2: audit.attacks = 'gap' does not fit"),
     ("[atacks]\n", r"line 1: unknown key 'atacks'"),

@@ -28,17 +28,15 @@ class Trial:
     bench: Bench
     folder: RunFolder
     defence: str
+    strategy: str
     federation: Federation
     history: History
     grantor: Grantor
 
     def curve(self) -> list[dict[str, Any]]:
         """Accuracy round by round."""
-        common = {
-            "cell": self.defence,
-            "defence": self.defence,
-            "strategy": self.bench.setting.training.strategy,
-        }
+        cell = f"{self.strategy}/{self.defence}"
+        common = {"cell": cell, "defence": self.defence, "strategy": self.strategy}
         return [
             common | {"round": row.number + 1, "acc_global": row.acc_global, "acc_local": row.acc_local}
             for row in self.history.rounds

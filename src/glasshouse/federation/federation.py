@@ -139,6 +139,8 @@ class Federation:
                 if watched:
                     record.observe(Observed(number, history.vector, delivery))
                 vector = self.strategy.combine(history.vector, delivery)
+                if not torch.isfinite(vector).all():
+                    raise BadInput(f"{label}: round {number + 1} made the weights NaN or infinite; lower lr")
                 row = Round(number, tuple(chosen), self.examiner.accuracy(vector), acc_local)
                 history = History(vector, (*history.rounds, row), self.strategy.state())
                 record.save(history)

@@ -8,6 +8,8 @@ from typing import Any
 
 import cloudpickle
 
+from glasshouse.errors import BadInput
+
 ALIGNMENT = 64
 
 
@@ -34,11 +36,16 @@ class Shared:
         arrays: list[pickle.PickleBuffer] = []
         head = cloudpickle.dumps(value, protocol=5, buffer_callback=arrays.append)
         spans = []
-        with path.open("wb") as file:
-            for part in (head, *(array.raw() for array in arrays)):
-                file.seek(-(-file.tell() // ALIGNMENT) * ALIGNMENT)
-                spans.append((file.tell(), file.tell() + len(part)))
-                file.write(part)
+        try:
+            with path.open("wb") as file:
+                for part in (head, *(array.raw() for array in arrays)):
+                    file.seek(-(-file.tell() // ALIGNMENT) * ALIGNMENT)
+                    spans.append((file.tell(), file.tell() + len(part)))
+                    file.write(part)
+        except OSError as error:
+            raise BadInput(
+                f"{path.parent} cannot be written ({error.strerror}); free some space there or set TMPDIR"
+            ) from error
         return cls(None, path, tuple(spans))
 
     def get(self) -> Any:

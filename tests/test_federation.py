@@ -186,3 +186,16 @@ def test_a_model_that_explodes_is_reported_with_a_remedy(engine):
     federation = Federation(model, split, Recipe(epochs=5, batch_size=8, lr=1e30), engine=engine)
     with pytest.raises(BadInput, match="NaN or infinite; lower lr"):
         federation.run(read_vector(model), Plan(rounds=3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["ray", "dask"])
+def test_a_cluster_gives_the_same_numbers(backend):
+    pytest.importorskip({"ray": "ray", "dask": "distributed"}[backend])
+    runs = []
+    for workers, name in ((1, "processes"), (2, backend)):
+        with Engine(workers, name) as running:
+            federation = Federation(make_model(), make_split(), RECIPE, engine=running, local_test=10)
+            runs.append(federation.run(read_vector(make_model()), Plan(rounds=2)))
+    assert torch.equal(runs[0].vector, runs[1].vector)
+    assert runs[0].rounds == runs[1].rounds

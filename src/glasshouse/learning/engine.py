@@ -7,8 +7,10 @@ order, so the numbers do not depend on the number of workers or on the backend.
 import itertools
 import os
 import tempfile
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -43,26 +45,27 @@ class Engine:
         self.workers = workers or os.cpu_count() or 1
         self.backend = backend
         self._parallel: Any = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
+        self._open = ExitStack()
         self._names = itertools.count()
         self._images: weakref.WeakKeyDictionary[Images, Shared] = weakref.WeakKeyDictionary()
 
     def __enter__(self) -> "Engine":
         torch.set_num_threads(1)
-        if self.workers == 1 and self.backend == "processes":
+        local = self.backend == "processes"
+        if local and self.workers == 1:
             return self
-        if self.backend == "processes":
+        if local:
             for key, value in WORKER_ENVIRONMENT.items():
                 os.environ.setdefault(key, value)
-            self._folder = tempfile.TemporaryDirectory(prefix="glasshouse-")
-        self._parallel = joblib.Parallel(
-            n_jobs=self.workers,
-            backend=_register(self.backend),
-            return_as="generator",
-            batch_size=1,
-            max_nbytes=None,
-        )
-        self._parallel.__enter__()
+            self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="glasshouse-")))
+        else:
+            self._open.enter_context(_cluster(self.backend, self.workers))
+        self._open.enter_context(joblib.parallel_config("loky" if local else self.backend))
+        # Only local processes can hand results over one by one.
+        returned = "generator" if local else "list"
+        parallel = joblib.Parallel(self.workers, return_as=returned, batch_size=1, max_nbytes=None)
+        self._parallel = self._open.enter_context(parallel)
         return self
 
     def __exit__(
@@ -71,19 +74,14 @@ class Engine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._parallel is not None:
-            self._parallel.__exit__(kind, error, trace)
-            self._parallel = None
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        self._parallel = self._folder = None
+        self._open.__exit__(kind, error, trace)
 
     def map(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
         """`function(job)` for each job, in the order of the jobs."""
         if self._parallel is None:
             return map(function, jobs)
-        results: Iterator[Result] = self._parallel(joblib.delayed(_run)(function, job) for job in jobs)
-        return results
+        return iter(self._parallel(joblib.delayed(_run)(function, job) for job in jobs))
 
     def share_images(self, images: Images) -> Shared:
         """A handle to `images`, written once however often it is asked for."""
@@ -95,38 +93,33 @@ class Engine:
         """A handle to `value` that many jobs can carry cheaply; each worker reads it once."""
         if self._folder is None:
             return Shared.inline(value)
-        return Shared.in_file(value, Path(self._folder.name) / str(next(self._names)))
+        return Shared.in_file(value, self._folder / str(next(self._names)))
 
 
 def _run(function: Callable[[Job], Result], job: Job) -> Result:
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)
+        # Ray hands arrays over read-only; no job writes into what it was given.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
     return function(job)
 
 
-def _register(backend: Backend) -> str:
-    """Make joblib know `backend` and return joblib's name for it."""
+def _cluster(backend: Backend, workers: int) -> AbstractContextManager[Any]:
+    """The cluster that the environment names (RAY_ADDRESS, DASK_SCHEDULER_ADDRESS), or a local one."""
     try:
         if backend == "ray":
             from ray.util.joblib import register_ray
 
             register_ray()
-        elif backend == "dask":
-            from distributed import Client
+            return nullcontext()
+        from distributed import Client
 
-            Client.current(allow_global=True) if _has_dask_client() else Client(processes=True)
+        named = "DASK_SCHEDULER_ADDRESS" in os.environ
+        client: AbstractContextManager[Any] = (
+            Client() if named else Client(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+        )
+        return client
     except ImportError as error:
         raise BadInput(
             f"engine {backend!r} is not installed ({error}); run pip install 'glasshouse[{backend}]'"
         ) from error
-    return "loky" if backend == "processes" else backend
-
-
-def _has_dask_client() -> bool:
-    from distributed import get_client
-
-    try:
-        get_client()
-    except ValueError:
-        return False
-    return True

@@ -113,7 +113,7 @@ class Trial:
 
 def slug(text: str) -> str:
     """`text` as a file name: `pruning(fraction=0.7)` becomes `pruning-fraction-0.7`."""
-    return re.sub(r"[^A-Za-z0-9.+]+", "-", text).strip("-")
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
 
 
 def _roc(evidence: Evidence, truth: Truth) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Labelled images in memory."""
 
 import math
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +46,10 @@ class Images:
 
 
 def _from_arrays(x: np.ndarray, y: np.ndarray, classes: int, names: tuple[str, ...]) -> Images:
-    return Images(torch.from_numpy(x), torch.from_numpy(y), classes, names)
+    with warnings.catch_warnings():
+        # Ray hands arrays over read-only; nothing writes into images.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return Images(torch.from_numpy(x), torch.from_numpy(y), classes, names)
 
 
 def checked(images: Images, source: str, *, every_class: bool = True) -> Images:

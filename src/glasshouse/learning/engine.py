@@ -7,7 +7,6 @@ order, so the numbers do not depend on the number of workers or on the backend.
 import itertools
 import os
 import tempfile
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -99,8 +98,6 @@ class Engine:
 def _run(function: Callable[[Job], Result], job: Job) -> Result:
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)
-        # Ray hands arrays over read-only; no job writes into what it was given.
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
     return function(job)
 
 

@@ -24,6 +24,11 @@ class Task:
         if self._bars is not None and self._id is not None:
             self._bars.advance(self._id)
 
+    def remove(self) -> None:
+        """Take the bar off the screen."""
+        if self._bars is not None and self._id is not None:
+            self._bars.remove_task(self._id)
+
 
 class Progress:
     """A context manager that shows the tasks of a run on standard error."""
@@ -63,10 +68,12 @@ class Progress:
 
     @contextmanager
     def task(self, label: str, total: int, *, done: int = 0) -> Iterator[Task]:
-        """Show `label` with `total` steps, `done` of which were done before."""
+        """Show `label` with `total` steps, `done` of which were done before, until they are all done."""
         began = time.monotonic()
-        yield Task(self._bars, label, total, done)
-        if not self.quiet and self._bars is None:
+        task = Task(self._bars, label, total, done)
+        yield task
+        task.remove()
+        if self._bars is None:
             self.say(f"{label}: {total - done} of {total} steps in {time.monotonic() - began:.1f} s")
 
     def track(self, items: Iterable[Item], label: str, total: int) -> Iterator[Item]:

@@ -15,7 +15,8 @@ from glasshouse.errors import BadInput
 class Registry:
     """Named objects of one kind, each as `package.module:attribute`.
 
-    A name may carry keyword arguments, written as a call: `pruning(fraction=0.95)`.
+    A name may carry keyword arguments, written as a call: `pruning(fraction=0.95)`. A user's own object goes
+    by the place it is imported from: `my_module:MyAttack(steps=10)`.
     """
 
     kind: str
@@ -26,6 +27,8 @@ class Registry:
 
     def load(self, name: str) -> Any:
         """The object called `name`."""
+        if ":" in name:
+            return import_users(name, self.kind)
         if name not in self.places:
             raise BadInput(unknown(self.kind, name, self.places))
         return import_object(self.places[name])

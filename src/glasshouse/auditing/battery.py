@@ -27,15 +27,17 @@ def run_battery(
     """Do what is missing in `folder`; returns all findings, and the curves and pictures for the page."""
     findings: list[Finding] = []
     curves: Curves = {"training": [], "roc": [], "gallery": []}
-    if bench.setting.audit.central:
-        central = _train(bench, folder, engine, progress, "none", strategy="central")
-        findings.append(_utility(central))
-        curves["training"] += central.curve()
     attacks = [(spec, kind) for spec in bench.setting.audit.attacks for kind in ATTACKS.make(spec).needs]
-    for defence in dict.fromkeys(("none", *bench.setting.audit.defences)):
-        trial = _train(bench, folder, engine, progress, defence)
+    runs = [(bench.setting.training.strategy, defence) for defence in ("none", *bench.setting.audit.defences)]
+    if bench.setting.audit.central:
+        runs.insert(0, ("central", "none"))
+    runs = list(dict.fromkeys(runs))
+    for strategy, defence in progress.track(runs, "audit", len(runs)):
+        trial = _train(bench, folder, engine, progress, strategy, defence)
         findings.append(_utility(trial))
         curves["training"] += trial.curve()
+        if strategy == "central":
+            continue
         for spec, kind in progress.track(attacks, f"attacks on {defence}", len(attacks)):
             kept = trial.attack(spec, kind)
             findings += [from_row(row) for row in kept["rows"]]
@@ -45,7 +47,7 @@ def run_battery(
 
 
 def _train(
-    bench: Bench, folder: RunFolder, engine: Engine, progress: Progress, defence: str, strategy: str = ""
+    bench: Bench, folder: RunFolder, engine: Engine, progress: Progress, strategy: str, defence: str
 ) -> Trial:
     """The federation under `defence`, trained to the end of its plan.
 
@@ -53,7 +55,6 @@ def _train(
     """
     setting = bench.setting
     training = setting.training
-    strategy = strategy or training.strategy
     central = strategy == "central"
     plan = Plan(
         rounds=training.rounds,

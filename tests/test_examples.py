@@ -6,10 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import glasshouse
 from glasshouse import audit
+from glasshouse.access import QueryAccess
+from glasshouse.attacks.attack import Knowledge
+from glasshouse.attacks.membership.threshold import LossThreshold
 from glasshouse.auditing.setting import TrainingTable, read_setting
+from glasshouse.data.images import Images
 from glasshouse.models.loading import load_model
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -35,6 +40,13 @@ def bring_your_own(monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)
     yield __import__("bring_your_own")
     sys.modules.pop("bring_your_own")
+
+
+@pytest.fixture
+def research_attack(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    yield __import__("research_attack")
+    sys.modules.pop("research_attack")
 
 
 def shortened(setting, **data):
@@ -92,6 +104,33 @@ def test_the_same_from_the_command_line_with_two_workers(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(tmp_path / "run")
     assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_researchers_attack_is_compared_with_a_published_one(
+    monkeypatch, tmp_path, capsys, research_attack
+):
+    def quick_audit(setting):
+        return audit(shortened(setting), out=tmp_path / "run", workers=1, quiet=True)
+
+    monkeypatch.setattr(glasshouse, "audit", quick_audit, raising=False)
+    runpy.run_path(str(EXAMPLES / "research_attack.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["none", "loss-threshold"],
+        ["none", "research_attack:Neighbourhood"],
+    ]
+
+
+def test_without_noise_the_researchers_attack_is_the_loss_threshold(research_attack):
+    def probabilities(x):
+        return torch.stack([x.flatten(1).mean(1), 1 - x.flatten(1).mean(1)], dim=1)
+
+    rng = torch.Generator().manual_seed(0)
+    images = Images(torch.rand(20, 1, 4, 4, generator=rng), torch.arange(20) % 2, classes=2)
+    access, knowledge = QueryAccess(probabilities), Knowledge(images, images)
+    mine = research_attack.Neighbourhood(copies=3, std=0.0).run(access, knowledge, rng)
+    theirs = LossThreshold().run(access, knowledge, rng)
+    np.testing.assert_allclose(mine.scores, theirs.scores)
 
 
 def test_the_non_iid_example_is_the_setting_of_fed_fsnet():

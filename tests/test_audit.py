@@ -5,13 +5,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 from conftest import make_images, make_plain_model
+from torch import nn
 
-from glasshouse import Dataset, Images, Setting, audit
-from glasshouse.auditing.setting import as_toml, make_setting
+from glasshouse import BadInput, Dataset, Images, Setting, audit
+from glasshouse.attacks.membership.threshold import Gap
+from glasshouse.auditing.setting import as_toml, make_setting, read_setting
 
 TINY = {
     "data": {"clients": 4, "partition": "dirichlet(alpha=0.5)"},
@@ -72,8 +76,6 @@ def test_the_folder_holds_what_the_documentation_promises(tiny_run):
 
 
 def test_the_written_configuration_runs_again(tiny_run, tmp_path):
-    from glasshouse.auditing.setting import read_setting
-
     assert as_toml(read_setting(tiny_run.folder / "config.toml")) == as_toml(make_setting(TINY))
 
 
@@ -136,9 +138,51 @@ def test_objects_without_a_name_can_be_audited(tmp_path):
     assert {row.model for row in results.findings} == {"Sequential"}
 
 
-def test_other_data_under_the_same_name_do_not_mix(tmp_path):
-    from glasshouse import BadInput
+def test_plain_arrays_can_be_audited_and_are_checked(tmp_path):
+    images = make_images(240)
+    setting = Setting(
+        data={"clients": 3, "nonmembers": 0},
+        training={"rounds": 1},
+        audit={"attacks": ["gap"], "defences": []},
+    )
+    x, y = images.x.numpy(), images.y.numpy()
+    results = audit(
+        setting, dataset=(x, y), model=make_plain_model(), out=tmp_path / "run", workers=1, quiet=True
+    )
+    (gap,) = (row for row in results.findings if row.attack == "gap")
+    assert gap.value is None
+    assert gap.assumes == ("the setting keeps no images as candidates",)
+    for wrong, words in (
+        ((x * np.nan, y), "NaN"),
+        ((x, y + 3), "class 0 has no image"),
+        ((x[:5], y), "label"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            audit(setting, dataset=wrong, model=make_plain_model(), out=tmp_path / "wrong", quiet=True)
+    with pytest.raises(BadInput, match="return logits of shape"):
+        audit(setting, dataset=(x, y), model=nn.Flatten(), out=tmp_path / "wrong", quiet=True)
 
+
+class Recorder(Gap):
+    """The gap attack, which remembers whom it was asked about."""
+
+    asked: ClassVar[list] = []
+
+    def run(self, access, knowledge, rng):
+        self.asked.append(knowledge.candidates.x)
+        return super().run(access, knowledge, rng)
+
+
+def test_a_users_own_attack_meets_the_same_records_under_every_defence(tmp_path):
+    Recorder.asked.clear()
+    own = {"attacks": ["test_audit:Recorder"], "defences": ["clipping(norm=1.0)"], "central": False}
+    results = audit(make_setting(TINY | {"audit": own}), out=tmp_path / "run", workers=1, quiet=True)
+    assert {row.attack for row in results.findings if row.attack} == {"test_audit:Recorder"}
+    first, second = Recorder.asked
+    assert torch.equal(first, second)
+
+
+def test_other_data_under_the_same_name_do_not_mix(tmp_path):
     setting = Setting(training={"rounds": 1}, audit={"attacks": ("gap",), "defences": (), "central": False})
     for seed in (0, 1):
         images = make_images(400, seed)

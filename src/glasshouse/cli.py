@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,38 +24,28 @@ app = typer.Typer(
 )
 
 
-class EngineName(StrEnum):
-    """Where jobs run."""
-
-    processes = "processes"
-    ray = "ray"
-    dask = "dask"
-
-
-class Scale(StrEnum):
-    """How much of a study runs."""
-
-    smoke = "smoke"
-    laptop = "laptop"
-    paper = "paper"
-
-
-class Kind(StrEnum):
-    """What can be listed."""
-
-    attacks = "attacks"
-    defences = "defences"
-    models = "models"
-    data = "data"
-    strategies = "strategies"
-    studies = "studies"
-
-
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; a new one under runs/ by default.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of every random choice.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes at once; all cores by default.")]
-EngineOption = Annotated[EngineName, typer.Option(help="Where jobs run: local processes, Ray or Dask.")]
+EngineOption = Annotated[str, typer.Option(help="Where jobs run: processes, ray or dask.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the path of the results.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib import metadata
+
+        typer.echo(f"glasshouse {metadata.version('glasshouse')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of all commands."""
 
 
 @app.command()
@@ -72,7 +61,7 @@ def audit(
     out: Out = None,
     seed: Seed = None,
     workers: Workers = None,
-    engine: EngineOption = EngineName.processes,
+    engine: EngineOption = "processes",
     quiet: Quiet = False,
 ) -> None:
     """Train a federation, attack it as every adversary could, and write a report.
@@ -93,7 +82,7 @@ def audit(
     default = Setting() if data or model else EXAMPLE
     setting = _overridden(read_setting(config) if config else default, data, model, weights, seed)
     with _resumable():
-        results = run_audit(setting, out=out, workers=workers, engine=engine.value, quiet=quiet)
+        results = run_audit(setting, out=out, workers=workers, engine=engine, quiet=quiet)
     typer.echo(results.folder)
 
 
@@ -120,8 +109,8 @@ def init(
 def study(
     name: Annotated[str, typer.Argument(help="Which study: `glasshouse list studies`.")],
     scale: Annotated[
-        Scale, typer.Option(help="A minute, an honest small version, or all of it.")
-    ] = Scale.smoke,
+        str, typer.Option(help="smoke (a minute), laptop (an honest small version) or paper (all of it).")
+    ] = "smoke",
     cells: Annotated[str, typer.Option(help="Only the cells that match this pattern.")] = "*",
     seeds: Annotated[
         int | None, typer.Option(min=1, help="How many seeds; the scale's own number by default.")
@@ -129,7 +118,7 @@ def study(
     out: Out = None,
     seed: Seed = None,
     workers: Workers = None,
-    engine: EngineOption = EngineName.processes,
+    engine: EngineOption = "processes",
     quiet: Quiet = False,
 ) -> None:
     """Reproduce a paper's tables, cell by cell, beside its printed numbers.
@@ -147,20 +136,22 @@ def study(
     with _resumable():
         results = run_study(
             name,
-            scale=scale.value,
+            scale=scale,
             cells=cells,
             seeds=seeds,
             seed=seed or 0,
             out=out,
             workers=workers,
-            engine=engine.value,
+            engine=engine,
             quiet=quiet,
         )
     typer.echo(results.folder)
 
 
 @app.command("list")
-def list_names(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
+def list_names(
+    kind: Annotated[str, typer.Argument(help="attacks, defences, models, data, strategies or studies.")],
+) -> None:
     """List what can be named in a configuration or on the command line.
 
     Example:
@@ -169,7 +160,7 @@ def list_names(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> N
     """
     from glasshouse.listing import listing
 
-    for line in listing(kind.value):
+    for line in listing(kind):
         typer.echo(line)
 
 

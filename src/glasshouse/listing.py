@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from glasshouse.attacks import ATTACKS
 from glasshouse.data.registry import DATA
 from glasshouse.defences import DEFENCES
+from glasshouse.errors import BadInput
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.models.registry import MODELS
-from glasshouse.registry import Registry
+from glasshouse.registry import Registry, unknown
 from glasshouse.studies import STUDIES
 
 REGISTRIES: dict[str, Registry] = {
@@ -23,6 +24,8 @@ REGISTRIES: dict[str, Registry] = {
 
 def listing(kind: str) -> Iterator[str]:
     """One line for each name of `kind`."""
+    if kind not in REGISTRIES:
+        raise BadInput(unknown("list", kind, REGISTRIES))
     registry = REGISTRIES[kind]
     width = max(map(len, registry))
     for name in registry:

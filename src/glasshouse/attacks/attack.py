@@ -23,6 +23,10 @@ class Knowledge:
         """This knowledge without what is not in `granted`."""
         return Knowledge(**{name: getattr(self, name) for name in granted})
 
+    def missing(self, granted: tuple[str, ...]) -> str | None:
+        """The name of something in `granted` that the setting holds no images for."""
+        return next((name for name in granted if not getattr(self, name)), None)
+
     def described(self) -> tuple[str, ...]:
         """What is granted, in words for a finding."""
         words = {

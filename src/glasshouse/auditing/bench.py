@@ -9,15 +9,14 @@ from torch import Tensor, nn
 
 from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.setting import Setting, as_toml
-from glasshouse.data.dataset import Dataset
-from glasshouse.data.sources import load
+from glasshouse.data.sources import as_dataset, load
 from glasshouse.data.split import Split, split
 from glasshouse.defences import make_defences
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.findings import Finding
 from glasshouse.learning.layout import read_vector
 from glasshouse.learning.seeds import derive
-from glasshouse.models.loading import load_model, load_weights
+from glasshouse.models.loading import check_output, load_model, load_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,20 +46,36 @@ class Bench:
         return f"# data {data}, start {fingerprint(self.start)}\n{as_toml(self.setting)}"
 
 
-def prepare(setting: Setting, dataset: Dataset | None = None, model: nn.Module | None = None) -> Bench:
-    """Load and check everything that `setting` names; objects given directly stand in for their names."""
+def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = None) -> Bench:
+    """Load and check everything that `setting` names; objects given directly stand in for their names.
+
+    A data set is a `Dataset`, `Images`, or arrays (x, y); two of the latter are for training and for testing.
+    """
     check_names(setting)
-    data = dataset or load(setting.data.name)
+    if dataset is None:
+        data = load(setting.data.name)
+    else:
+        data = as_dataset(getattr(dataset, "name", "your data"), dataset, "the data set")
+    shape, classes = data.train.shape, data.train.classes
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(setting.seed, "weights"))
-        network = model or load_model(setting.model.name, data.train.shape, data.train.classes)
+        if model is None:
+            network = load_model(setting.model.name, shape, classes)
+        else:
+            check_output(model, type(model).__name__, shape, classes)
+            network = model
     if setting.model.weights:
         load_weights(network, setting.model.weights)
-    if dataset is not None or model is not None:
-        setting = _renamed(setting, dataset, model)
+    named = setting.data.model_copy(update={"name": data.name})
+    called = (
+        setting.model if model is None else setting.model.model_copy(update={"name": type(model).__name__})
+    )
+    setting = setting.model_copy(
+        update={"data": named if dataset is not None else setting.data, "model": called}
+    )
     holders = split(
         data,
-        clients=setting.data.clients,
+        clients=setting.data.clients or None,
         partition=setting.data.partition,
         members=setting.data.members,
         nonmembers=setting.data.nonmembers,
@@ -87,13 +102,3 @@ def fingerprint(*tensors: Tensor) -> str:
     for tensor in tensors:
         digest.update(tensor.contiguous().numpy().data)
     return digest.hexdigest()
-
-
-def _renamed(setting: Setting, dataset: Dataset | None, model: nn.Module | None) -> Setting:
-    """The setting with the names of the objects that stand in."""
-    changes: dict[str, Any] = {}
-    if dataset is not None:
-        changes["data"] = setting.data.model_copy(update={"name": dataset.name})
-    if model is not None:
-        changes["model"] = setting.model.model_copy(update={"name": type(model).__name__})
-    return setting.model_copy(update=changes)

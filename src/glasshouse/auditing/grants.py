@@ -40,21 +40,21 @@ class Grantor:
         self._federation = federation
         self._history = history
         self._seen = seen
-        self._protocol = Protocol(deepcopy(architecture), federation.layout, federation.recipe, classes)
+        self._protocol = Protocol(architecture, federation.layout, federation.recipe, classes)
         self.model = deepcopy(architecture)
         write_vector(self.model, history.vector)
         self.model.eval()
 
     def grant(self, kind: type[Access]) -> Access:
-        """The access object of type `kind`."""
+        """A fresh access object of type `kind`: what one attack does to it, no other attack sees."""
         makers: dict[type[Access], Callable[[], Access]] = {
             QueryAccess: self._query,
-            ModelAccess: lambda: ModelAccess(deepcopy(self.model)),
+            ModelAccess: lambda: ModelAccess(self.model),
             UpdateAccess: self._updates,
             AggregateAccess: self._sums,
             ServerAccess: self._server,
         }
-        return makers[kind]()
+        return deepcopy(makers[kind]())
 
     def _query(self) -> QueryAccess:
         model = self.model

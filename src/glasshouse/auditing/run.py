@@ -1,6 +1,7 @@
 """The main job as one function."""
 
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -8,8 +9,7 @@ from glasshouse.auditing.battery import run_battery
 from glasshouse.auditing.bench import prepare
 from glasshouse.auditing.setting import EXAMPLE, Setting
 from glasshouse.auditing.trial import slug
-from glasshouse.data.dataset import Dataset
-from glasshouse.learning.engine import Backend, Engine
+from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
 from glasshouse.results import Results, write_results
 from glasshouse.store import open_run
@@ -18,17 +18,17 @@ from glasshouse.store import open_run
 def audit(
     setting: Setting | None = None,
     *,
-    dataset: Dataset | None = None,
+    dataset: Any = None,
     model: nn.Module | None = None,
     out: Path | str | None = None,
     workers: int | None = None,
-    engine: Backend = "processes",
+    engine: str = "processes",
     quiet: bool = False,
 ) -> Results:
     """Audit a federation and write its report; without arguments, that of the embedded example.
 
-    `dataset` and `model` stand in for what `setting` names, for objects that have no name. An unfinished
-    run in the folder `out` is continued.
+    `dataset` (a `Dataset`, `Images` or arrays (x, y)) and `model` stand in for what `setting` names. An
+    unfinished run in the folder `out` is continued.
     """
     default = EXAMPLE if dataset is None and model is None else Setting()
     bench = prepare(setting or default, dataset, model)

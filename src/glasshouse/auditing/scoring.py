@@ -59,7 +59,9 @@ def _(evidence: LabelCounts, truth: Truth) -> list[Score]:
     exact = sum(bool((counts == own).all()) for counts, own in right)
     return [
         Score(
-            "label-overlap", mean([overlap(*pair) for pair in right], bounds=(0, 1)), float(np.mean(guesses))
+            "label-overlap",
+            mean([overlap(*pair) for pair in right], bounds=(0.0, 1.0)),
+            float(np.mean(guesses)),
         ),
         Score("exact-counts", proportion(exact, len(right)), 0.0),
     ]

@@ -3,13 +3,16 @@
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glasshouse.errors import BadInput
 from glasshouse.learning.recipe import Recipe
 from glasshouse.registry import unknown
+
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+"""Several names, as a list or a tuple."""
 
 
 class Table(BaseModel):
@@ -19,14 +22,17 @@ class Table(BaseModel):
 
 
 class DataTable(Table):
-    """The data, and who holds what of them; sizes left out are chosen to fit."""
+    """The data, and who holds what of them; sizes left out are chosen to fit.
+
+    With the partition `by-user`, 0 `clients` means one for each user.
+    """
 
     name: str = "digits"
-    clients: int | None = Field(default=10, ge=1)
+    clients: int = Field(default=10, ge=0)
     partition: str = "iid"
     members: int | None = Field(default=None, ge=1)
-    nonmembers: int | None = Field(default=None, ge=1)
-    auxiliary: int | None = Field(default=None, ge=1)
+    nonmembers: int | None = Field(default=None, ge=0)
+    auxiliary: int | None = Field(default=None, ge=0)
     test: int | None = Field(default=None, ge=1)
 
 
@@ -45,12 +51,12 @@ class TrainingTable(Table):
     fraction: float = Field(default=1.0, gt=0, le=1)
     target_accuracy: float | None = Field(default=None, gt=0, le=1)
     local_test: int = Field(default=1000, ge=0)
-    epochs: int = 1
-    batch_size: int = 32
+    epochs: int = Field(default=1, ge=1)
+    batch_size: int = Field(default=32, ge=0)
     optimiser: Literal["sgd", "adam"] = "sgd"
-    lr: float = 0.05
-    momentum: float = 0.0
-    weight_decay: float = 0.0
+    lr: float = Field(default=0.05, gt=0, allow_inf_nan=False)
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     def recipe(self) -> Recipe:
         """The clients' recipe."""
@@ -64,8 +70,8 @@ class AttackTable(Table):
     With `central` the same network is trained on all data in one place too, for comparison.
     """
 
-    attacks: tuple[str, ...] = ("loss-threshold", "gap", "fgsm", "label-counts", "saturated-head")
-    defences: tuple[str, ...] = (
+    attacks: Names = ("loss-threshold", "gap", "fgsm", "label-counts", "saturated-head")
+    defences: Names = (
         "gaussian-noise(std=0.05)",
         "laplacian-noise(scale=0.05)",
         "pruning(fraction=0.7)",
@@ -110,8 +116,8 @@ def read_setting(path: Path) -> Setting:
 
 
 def make_setting(values: dict[str, Any]) -> Setting:
-    """The setting made of nested tables; lists may stand for tuples."""
-    return Setting.model_validate(_tuples(values))
+    """The setting made of nested tables."""
+    return Setting.model_validate(values)
 
 
 def explain(error: ValidationError) -> str:
@@ -145,12 +151,6 @@ def _toml(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + "".join(f"\n    {_toml(item)}," for item in value) + "\n]"
     return str(value).lower() if isinstance(value, bool) else repr(value)
-
-
-def _tuples(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _tuples(item) for key, item in value.items()}
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 def _line(text: str, error: ValidationError) -> str:

@@ -7,6 +7,7 @@ seed = 0
 [data]
 # A named set, a folder with a subfolder per class, an .npz with x and y, hf:name, or package.module:function.
 name = "digits"
+# How many clients; with the partition "by-user", 0 means one for each user.
 clients = 10
 # "iid", "shards(per_client=2)", "dirichlet(alpha=0.5)" or "by-user".
 partition = "dirichlet(alpha=0.5)"

@@ -52,10 +52,13 @@ class Trial:
         attack: Attack = ATTACKS.make(spec)
         seed = derive(self.bench.setting.seed, "attack", self.defence, spec, kind.adversary)
         truth = self._truth(attack, seed)
-        knowledge = Knowledge(truth.candidates, self.bench.split.images("auxiliary")).only(attack.told)
+        everything = Knowledge(truth.candidates, self.bench.split.images("auxiliary"))
+        knowledge = everything.only(attack.told)
         labels = {"cell": f"{self.defence}/{spec}", "attack": spec, "defence": self.defence}
         began = time.perf_counter()
         try:
+            if lacking := everything.missing(attack.told):
+                raise CannotRun(f"the setting keeps no images as {lacking}")
             evidence = attack.run(self.grantor.grant(kind), knowledge, torch_rng(seed))
         except CannotRun as reason:
             empty = self.bench.finding(
@@ -94,12 +97,13 @@ class Trial:
     def _truth(self, attack: Attack, seed: int) -> Truth:
         """What the auditor knows.
 
-        Membership candidates are as many members as non-members, in an order that tells nothing.
+        Membership candidates are as many members as non-members, in an order that tells nothing, and the same
+        for every attack and defence.
         """
         holders = self.bench.split
         if attack.family == "membership":
             count = min(len(holders.members), len(holders.nonmembers))
-            rng = numpy_rng(seed, "candidates")
+            rng = numpy_rng(self.bench.setting.seed, "candidates")
             chosen = [
                 rng.choice(part, count, replace=False) for part in (holders.members, holders.nonmembers)
             ]

@@ -15,7 +15,7 @@ from glasshouse.data.registry import DATA
 from glasshouse.errors import BadInput
 from glasshouse.registry import import_users, unknown
 
-__all__ = ["Dataset", "fetch", "load"]
+__all__ = ["Dataset", "as_dataset", "fetch", "load"]
 
 FUNCTION = re.compile(r"[\w.]+:\w+")
 
@@ -57,11 +57,11 @@ def _from_function(spec: str) -> Dataset:
         raise BadInput(
             f"{source} failed with {type(error).__name__}: {first_line(error)}; call it yourself to see where"
         ) from error
-    return _from_returned(spec, given, source)
+    return as_dataset(spec, given, source)
 
 
-def _from_returned(name: str, given: Any, source: str) -> Dataset:
-    """A data set from what a user's function may return, checked."""
+def as_dataset(name: str, given: Any, source: str) -> Dataset:
+    """A checked data set from what a user hands over: a Dataset, Images, arrays (x, y), or two of those."""
     if isinstance(given, Images):
         given = Dataset(name, given)
     elif _is_pair(given) and all(isinstance(part, Images) for part in given):

@@ -34,7 +34,7 @@ def load_model(spec: str, shape: Shape, classes: int) -> nn.Module:
     model = _call(_factory(spec), spec, shape, classes)
     if not isinstance(model, nn.Module):
         raise BadInput(f"model {spec!r}: the factory gave {type(model).__name__}; return a torch.nn.Module")
-    _check_output(model, spec, shape, classes)
+    check_output(model, spec, shape, classes)
     return model
 
 
@@ -84,7 +84,7 @@ def _call(factory: Callable[..., Any], spec: str, shape: Shape, classes: int) ->
     raise BadInput(f"model {spec!r} has signature {signature}; take (shape, classes) or no arguments")
 
 
-def _check_output(model: nn.Module, spec: str, shape: Shape, classes: int) -> None:
+def check_output(model: nn.Module, spec: str, shape: Shape, classes: int) -> None:
     """Refuse a model that does not turn two black images into two rows of finite logits."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()

@@ -35,6 +35,8 @@ def caveats(run: Run, measures: Sequence[Measure]) -> list[str]:
             "Each answer leads with the attack that got furthest. Its interval is not widened for having "
             "been chosen, nor for the number of attacks and defences compared."
         )
+    if lag := _lag(run):
+        made.append(lag)
     if few := _few(attacked):
         made.append(f"Fewer than {FEW} cases stand behind {few}; read their intervals before their values.")
     made += [
@@ -62,6 +64,19 @@ def assumptions_table(measures: Sequence[Measure]) -> Table | None:
         rows.append((text_cell(adversary), text_cell(attack), Cell(text or "nothing", text, (text,))))
     columns = tuple(Column(label, (label,)) for label in ("adversary", "attack", "given beyond its access"))
     return Table("assumptions", "What each attack was given beyond its access", columns, tuple(rows))
+
+
+def _lag(run: Run) -> str:
+    """A warning where the federation learned clearly less than one party with all the data would."""
+    rows = [row for row in run.rows if row.metric == "test-accuracy" and row.defence == "none"]
+    central = [row for row in rows if row.strategy == "central" and row.low is not None]
+    federated = [row for row in rows if row.strategy != "central" and row.high is not None]
+    if not any((one.high or 0) < (other.low or 0) for one in federated for other in central):
+        return ""
+    return (
+        "The federated model learned clearly less than the same network trained centrally. A model that has "
+        "not learned its data has little to give away: train longer before trusting that no leak was found."
+    )
 
 
 def _few(measures: Sequence[Measure]) -> str:

@@ -9,11 +9,11 @@ from glasshouse.auditing.setting import AttackTable, DataTable, ModelTable, Sett
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import mean
 from glasshouse.store import RunFolder
-from glasshouse.studies.study import Cell, Scale, Study, Verdict, Workplace
+from glasshouse.studies.study import Cell, Study, Verdict, Workplace
 
 FEWEST, MOST = 1, 10
 ATTACKS = AttackTable(attacks=("loss-threshold", "gap"), defences=(), central=False)
-SCALES = {
+SETTINGS = {
     "smoke": Setting(
         data=DataTable(name="digits", members=400, nonmembers=700, auxiliary=297, test=400),
         model=ModelTable(name="mlp"),
@@ -39,9 +39,10 @@ class ClientsStudy(Study):
     name = "clients"
     title = "The same data in more and more hands"
 
-    def cells(self, scale: Scale) -> list[Cell]:
+    def cells(self, scale: str) -> list[Cell]:
         return [
-            Cell(f"clients-{count}", partial(_audit, SCALES[scale], count)) for count in (FEWEST, 2, 5, MOST)
+            Cell(f"clients-{count}", partial(_audit, SETTINGS[scale], count))
+            for count in (FEWEST, 2, 5, MOST)
         ]
 
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:

@@ -7,27 +7,30 @@ from typing import Any
 
 from glasshouse.errors import BadInput
 from glasshouse.findings import Finding, from_row
-from glasshouse.learning.engine import Backend, Engine
+from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
+from glasshouse.registry import unknown
 from glasshouse.results import Results, versions, write_results
 from glasshouse.store import RunFolder, read_json, write_json
 from glasshouse.studies import STUDIES
-from glasshouse.studies.study import Cell, Scale, Study, Workplace
+from glasshouse.studies.study import SCALES, Cell, Study, Workplace
 
 
 def run_study(
     name: str,
     *,
-    scale: Scale = "smoke",
+    scale: str = "smoke",
     cells: str = "*",
     seeds: int | None = None,
     seed: int = 0,
     out: Path | str | None = None,
     workers: int | None = None,
-    engine: Backend = "processes",
+    engine: str = "processes",
     quiet: bool = False,
 ) -> Results:
     """Run the cells of a study that match the pattern `cells`, and report on all that are done."""
+    if scale not in SCALES:
+        raise BadInput(unknown("scale", scale, SCALES))
     study: Study = STUDIES.load(name)()
     grid = study.cells(scale)
     chosen = [cell for cell in grid if fnmatchcase(cell.name, cells)]

@@ -4,13 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
 
-Scale = Literal["smoke", "laptop", "paper"]
+SCALES = ("smoke", "laptop", "paper")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +47,10 @@ class Study(ABC):
     title: ClassVar[str]
 
     @abstractmethod
-    def cells(self, scale: Scale) -> list[Cell]:
+    def cells(self, scale: str) -> list[Cell]:
         """The grid at `scale`."""
 
-    def seeds(self, scale: Scale) -> int:
+    def seeds(self, scale: str) -> int:
         """How many seeds each cell runs with unless the user says otherwise."""
         return {"smoke": 1, "laptop": 3, "paper": 5}[scale]
 

@@ -11,7 +11,7 @@ last; whole numbers n_c and k_c are found by trial, and of several pairs the lik
 defence has changed the scale nothing fits, and a second probe with another class saturated gives the
 proportions instead.
 
-So the counts are exact where all batches are equally large, and nearly always right elsewhere.
+So the counts are exact where all batches are equally large, and close elsewhere.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from glasshouse.federation.updates import Delivery
 from glasshouse.learning.recipe import Recipe
 
 TOLERANCE = 0.01
-"""How far from a whole number single precision may leave a solution."""
+"""How far single precision may leave a solution from a whole number, or a sum from zero (relative)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +62,9 @@ class SaturatedHead(Attack):
 def decode_growth(growth: np.ndarray, recipe: Recipe, samples: int) -> np.ndarray | None:
     """One client's exact counts from the growth of its biases with class 0 saturated, or None if none fit."""
     size, epochs = recipe.batch(samples), recipe.epochs
+    # Without a defence the biases' gradients, and so their growth, add up to zero.
+    if abs(growth.sum()) > TOLERANCE * np.abs(growth).sum():
+        return None
     if (
         recipe.momentum
         or recipe.schedule != "constant"

@@ -9,7 +9,14 @@ from torch import nn
 
 from glasshouse.access import AggregateAccess, ModelAccess, QueryAccess, ServerAccess, UpdateAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import CannotRun, CountedLabels, Knowledge, LabelCounts, MembershipScores
+from glasshouse.attacks.attack import (
+    AdversarialExamples,
+    CannotRun,
+    CountedLabels,
+    Knowledge,
+    LabelCounts,
+    MembershipScores,
+)
 from glasshouse.attacks.crafted.saturated_head import SaturatedHead
 from glasshouse.attacks.evasion.fgsm import FGSM
 from glasshouse.attacks.labels.counts import LabelCountsFromUpdates, effective_lr
@@ -45,7 +52,7 @@ def finished(engine, *, model=None, split=None, recipe=None, strategy=None, defe
     history = federation.run(read_vector(model), plan, record=record)
     seen = [record.observed(number) for number in range(rounds)]
     held = np.stack([split.client(k).label_counts().numpy() for k in range(len(split.clients))])
-    return Grantor(model, CLASSES, federation, history, seen), held
+    return Grantor(model, federation, history, seen), held
 
 
 def test_every_attack_declares_its_family_its_access_and_what_it_is_told():
@@ -205,6 +212,30 @@ def test_label_attacks_say_why_they_do_not_apply(engine):
     grantor, _ = finished(engine, recipe=Recipe(optimiser="adam", lr=0.01))
     with pytest.raises(CannotRun, match="adam"):
         SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
+
+
+def test_a_hidden_layer_is_not_taken_for_the_head(engine):
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(64, CLASSES), nn.ReLU(), nn.Linear(CLASSES, CLASSES, bias=False)
+    )
+    grantor, _ = finished(engine, model=model)
+    with pytest.raises(CannotRun, match="linear layer with a bias"):
+        LabelCountsFromUpdates().run(grantor.grant(UpdateAccess), Knowledge(), RNG)
+
+
+def test_examples_that_move_too_far_or_are_no_images_are_not_scored():
+    images = make_images(4)
+    truth = Truth(images, np.zeros(4, dtype=bool), np.zeros((1, CLASSES)), make_model().eval(), RNG)
+    with pytest.raises(CannotRun, match=r"more than its eps = 0\.01"):
+        score(AdversarialExamples((images.x + 0.5).clamp(0, 1), 0.01), truth)
+    with pytest.raises(CannotRun, match=r"in \[0, 1\]"):
+        score(AdversarialExamples(images.x - 5, 10.0), truth)
+
+
+def test_a_guess_that_happens_to_be_exact_counts_as_chance():
+    truth = Truth(make_images(4), np.zeros(4, dtype=bool), np.array([[2, 2, 2, 2]]), nn.Identity(), RNG)
+    exact = score(LabelCounts((CountedLabels((0,), np.array([2, 2, 2, 2])),)), truth)[1]
+    assert (exact.estimate.value, exact.chance) == (1.0, 1.0)
 
 
 def test_the_effective_learning_rate_sums_what_each_gradient_does():

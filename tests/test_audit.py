@@ -16,6 +16,7 @@ from torch import nn
 from glasshouse import BadInput, Dataset, Images, Setting, audit
 from glasshouse.attacks.membership.threshold import Gap
 from glasshouse.auditing.setting import as_toml, make_setting, read_setting
+from glasshouse.auditing.trial import slug
 
 TINY = {
     "data": {"clients": 4, "partition": "dirichlet(alpha=0.5)"},
@@ -85,9 +86,15 @@ def test_the_numbers_do_not_depend_on_the_number_of_workers(tiny_run, tmp_path, 
     assert without_seconds(again.folder) == without_seconds(tiny_run.folder)
 
 
+def test_files_of_different_defences_never_share_a_name():
+    specs = ["none", "clipping(norm=1e+1)", "clipping(norm=1e-1)", "clipping(norm=1e1)"]
+    assert len({slug(spec) for spec in specs}) == len(specs)
+    assert slug("none") == "none"
+
+
 def test_another_seed_gives_other_numbers(tiny_run, tmp_path):
     other = audit(make_setting(TINY | {"seed": 1}), out=tmp_path / "run", workers=1, quiet=True)
-    assert without_seconds(other.folder) != without_seconds(tiny_run.folder)
+    assert [row.value for row in other.findings] != [row.value for row in tiny_run.findings]
 
 
 def test_a_killed_audit_resumes_where_it_was_and_ends_with_the_same_numbers(tiny_run, tmp_path):
@@ -105,7 +112,7 @@ def test_a_killed_audit_resumes_where_it_was_and_ends_with_the_same_numbers(tiny
         "1",
     ]
     running = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    middle = out / "work" / "pruning-fraction-0.95" / "latest.safetensors"
+    middle = out / "work" / slug("pruning(fraction=0.95)") / "latest.safetensors"
     deadline = time.monotonic() + 60
     while not middle.exists() and running.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)

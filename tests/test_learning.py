@@ -3,14 +3,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import make_images, make_model, make_plain_model, make_split
+from torch import nn
 
 from glasshouse.errors import BadInput
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy, predict
+from glasshouse.learning.examiner import Examiner
 from glasshouse.learning.fit import batches, fit, laid_out
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
-from glasshouse.learning.scoring import Examiner
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.learning.shared import Shared
 
@@ -26,7 +27,6 @@ def test_a_vector_holds_every_floating_tensor_and_comes_back_unchanged():
     write_vector(other, vector)
     for name, tensor in layout.named(vector).items():
         assert torch.equal(tensor, other.state_dict()[name])
-    assert torch.equal(layout.vector(layout.named(vector)), vector)
 
 
 def test_a_vector_does_not_depend_on_the_memory_order_of_the_weights():
@@ -71,7 +71,9 @@ def test_fit_leaves_the_global_generator_alone():
 
 @pytest.mark.parametrize(("recipe", "sizes"), [
     (Recipe(epochs=2, batch_size=4), [4, 4, 2, 4, 4, 2]),
-    (Recipe(epochs=2, batch_size=4, steps=4), [4, 4, 2, 4]),
+    (Recipe(epochs=2, batch_size=3), [3, 3, 4, 3, 3, 4]),
+    (Recipe(batch_size=1), [1] * 10),
+    (Recipe(batch_size=9), [10]),
     (Recipe(batch_size=0), [10]),
     (Recipe(batch_size=64), [10]),
 ])  # fmt: skip
@@ -79,8 +81,26 @@ def test_batches_cover_each_epoch_once(recipe, sizes):
     found = list(batches(10, recipe, np.random.default_rng(0)))
     assert [len(batch) for batch in found] == sizes
     assert recipe.total_steps(10) == len(sizes)
-    epoch = torch.cat(found[:3]) if len(found) > 1 else found[0]
+    assert recipe.last_batch(10) == sizes[-1]
+    epoch = torch.cat(found[: len(found) // recipe.epochs])
     assert sorted(epoch.tolist()) == list(range(10))
+
+
+def test_a_model_remembers_nothing_of_the_last_client():
+    """With momentum=None batch norm weighs by its step counter, which no vector holds."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, momentum=None), nn.Flatten(), nn.Linear(72, 4)
+    )
+    start, images = read_vector(model), make_images(20)
+    first = fit(model, start, images, Recipe(batch_size=5), seed=0)
+    assert torch.equal(fit(model, start, images, Recipe(batch_size=5), seed=0), first)
+
+
+def test_batch_norm_on_one_value_is_refused_with_a_remedy():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
+    fit(model, read_vector(model), make_images(11), Recipe(batch_size=10), seed=0)
+    with pytest.raises(BadInput, match="batch_size of at least 2"):
+        fit(model, read_vector(model), make_images(1), Recipe(), seed=0)
 
 
 def test_the_cosine_schedule_falls_from_the_learning_rate_to_nearly_nothing():
@@ -93,7 +113,14 @@ def test_the_cosine_schedule_falls_from_the_learning_rate_to_nearly_nothing():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"epochs": 0}, {"lr": 0.0}, {"lr": float("nan")}, {"momentum": 1.0}, {"batch_size": -1}, {"steps": 0}],
+    [
+        {"epochs": 0},
+        {"lr": 0.0},
+        {"lr": float("nan")},
+        {"momentum": 1.0},
+        {"batch_size": -1},
+        {"momentum": 0.5, "optimiser": "adam"},
+    ],
 )
 def test_impossible_recipes_are_refused_with_the_value_and_the_rule(wrong):
     key = next(iter(wrong))

@@ -2,10 +2,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from glasshouse.measures.estimate import clopper_pearson, mean, proportion
-from glasshouse.measures.membership import auc, balanced_accuracy, roc, tpr_at_fpr
+from glasshouse.measures.membership import auc, balanced_accuracy, chance_at_fpr, roc, tpr_at_fpr
 
 
 def test_exact_intervals_match_their_closed_form_at_the_ends():
@@ -72,6 +73,30 @@ def test_the_true_positive_rate_is_read_where_few_enough_are_falsely_accused():
     member = np.arange(104) < 4
     assert tpr_at_fpr(scores, member, 0.01).value == 0.5
     assert tpr_at_fpr(scores, member, 0.02).value == 0.75
+
+
+def test_scores_that_tell_nothing_reach_the_rate_of_chance_and_show_no_leak():
+    rng = np.random.default_rng(0)
+    member = np.arange(500) < 200
+    estimates = [tpr_at_fpr(rng.random(500), member, 0.01) for _ in range(1000)]
+    chance = chance_at_fpr(300, 0.01)
+    assert np.mean([e.value for e in estimates]) == pytest.approx(chance, abs=0.001)
+    assert np.mean([e.low > chance for e in estimates]) <= 0.025
+
+
+def test_the_interval_of_the_true_positive_rate_covers_what_the_distributions_give():
+    rng = np.random.default_rng(0)
+    true = stats.norm.sf(stats.norm.isf(0.05) - 1)
+    member = np.arange(800) < 400
+    estimates = [tpr_at_fpr(rng.normal(member * 1.0), member, 0.05) for _ in range(500)]
+    assert np.mean([e.low <= true <= e.high for e in estimates]) >= 0.95
+    assert np.mean([e.low > 0.06 for e in estimates]) > 0.9
+
+
+def test_perfect_separation_of_few_records_is_no_certainty():
+    estimate = auc(np.array([3.0, 4.0, 1.0, 2.0]), np.array([True, True, False, False]))
+    assert (estimate.value, estimate.high) == (1.0, 1.0)
+    assert estimate.low == pytest.approx(0.025**0.5)
 
 
 def test_a_rate_below_the_resolution_is_not_estimable():

@@ -46,3 +46,18 @@ def test_arguments_are_literals_only():
     for wrong in ("a(1)", "a(x=open('f'))", "a(x=1", "a(x=1); b(y=2)"):
         with pytest.raises(BadInput, match="cannot be read"):
             parse_spec(wrong, "thing")
+
+
+@pytest.mark.parametrize("spec", ["os:getcwd", "collections:OrderedDict", "decimal:Decimal"])
+def test_an_object_of_another_kind_is_refused(spec):
+    with pytest.raises(BadInput, match="derive it from fractions:Fraction"):
+        Registry("thing", {}, base="fractions:Fraction").make(spec)
+
+
+def test_what_a_users_class_raises_becomes_one_line(tmp_path, monkeypatch):
+    (tmp_path / "raising.py").write_text(
+        "class Mine:\n    def __init__(self):\n        raise ValueError('no')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="raised ValueError: no; repair it"):
+        THINGS.make("raising:Mine")

@@ -87,6 +87,8 @@ def test_an_unfinished_run_is_continued_and_a_finished_one_is_not(tmp_path, monk
     assert open_run(None, "audit-x", "seed = 0\n").path == first.path
     assert open_run(None, "audit-x", "seed = 1\n").path != first.path
     write_json(first.path / "results.json", [])
+    assert open_run(None, "audit-x", "seed = 0\n").path == first.path
+    (first.path / "report.html").write_text("")
     assert open_run(None, "audit-x", "seed = 0\n").path != first.path
 
 

@@ -5,14 +5,13 @@ prediction, a round of training), the object holds a function to ask with, not t
 """
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor, nn
 
 from glasshouse.federation.updates import Delivery, Update
-from glasshouse.learning.layout import Layout, write_vector
+from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
 
 
@@ -21,7 +20,6 @@ class Access:
     """The base of all access objects."""
 
     adversary: ClassVar[str]
-    power: ClassVar[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +27,6 @@ class QueryAccess(Access):
     """Asks the final model for predictions: `probabilities(x)` maps (N, C, H, W) to (N, classes)."""
 
     adversary = "outsider"
-    power = "asks the final model for predictions"
     probabilities: Callable[[Tensor], Tensor]
 
 
@@ -38,7 +35,6 @@ class ModelAccess(Access):
     """Holds the final model itself, in eval mode: its weights, and gradients through it."""
 
     adversary = "owner"
-    power = "reads the final weights and differentiates through them"
     model: nn.Module
 
     def logits(self, x: Tensor) -> Tensor:
@@ -50,18 +46,16 @@ class ModelAccess(Access):
 
 @dataclass(frozen=True, eq=False)
 class Protocol:
-    """What every server knows, because it wrote it: the architecture, its layout and the clients' recipe."""
+    """What every server knows, because it wrote it: network, layout, the clients' recipe and the task.
+
+    `shape` is that of an image: channels, height and width.
+    """
 
     architecture: nn.Module
     layout: Layout
     recipe: Recipe
+    shape: tuple[int, int, int]
     classes: int
-
-    def network(self, vector: Tensor) -> nn.Module:
-        """The architecture in the state `vector`, shape (P,), in eval mode."""
-        model = deepcopy(self.architecture)
-        write_vector(model, vector)
-        return model.eval()
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +83,6 @@ class UpdateAccess(Access):
     """Reads, round by round, the model sent and every client's update."""
 
     adversary = "curious server"
-    power = "reads every client's update"
     protocol: Protocol
     rounds: tuple[SeenUpdates, ...]
 
@@ -99,7 +92,6 @@ class AggregateAccess(Access):
     """Reads, round by round, the model sent and the sum of the updates."""
 
     adversary = "blind server"
-    power = "reads only the sum of the updates"
     protocol: Protocol
     rounds: tuple[SeenSum, ...]
 
@@ -112,7 +104,6 @@ class ServerAccess(Access):
     """
 
     adversary = "crafting server"
-    power = "chooses the parameters it sends"
     protocol: Protocol
     current: Tensor
     sizes: tuple[int, ...]

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from glasshouse.errors import BadInput
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -50,7 +52,10 @@ class Finding:
 
 def from_row(row: dict[str, Any]) -> Finding:
     """The inverse of `Finding.row`."""
-    return Finding(**row | {"assumes": tuple(row["assumes"])})
+    try:
+        return Finding(**row | {"assumes": tuple(row["assumes"])})
+    except (TypeError, KeyError) as error:
+        raise BadInput(f"a row of kept results is damaged ({error}); delete the run's work folder") from error
 
 
 def as_csv(findings: Iterable[Finding]) -> str:

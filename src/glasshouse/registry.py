@@ -13,7 +13,7 @@ from glasshouse.errors import BadInput
 
 @dataclass(frozen=True)
 class Registry:
-    """Named objects of one kind, each as `package.module:attribute`.
+    """Named objects of one kind, each as `package.module:attribute`; what they make is a `base`.
 
     A name may carry keyword arguments, written as a call: `pruning(fraction=0.95)`. A user's own object goes
     by the place it is imported from: `my_module:MyAttack(steps=10)`.
@@ -21,6 +21,7 @@ class Registry:
 
     kind: str
     places: Mapping[str, str]
+    base: str | None = None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.places)
@@ -38,9 +39,17 @@ class Registry:
         name, arguments = parse_spec(spec, self.kind)
         factory = self.load(name)
         try:
-            return factory(**arguments)
+            made = factory(**arguments)
+        except BadInput:
+            raise
         except TypeError as error:
             raise BadInput(f"{self.kind} {spec!r}: {error}; `glasshouse list` shows its options") from error
+        except Exception as error:  # whatever a user's own class raises
+            named = f"{type(error).__name__}: {error}"
+            raise BadInput(f"{self.kind} {spec!r} raised {named}; repair it") from error
+        if self.base and not isinstance(made, import_object(self.base)):
+            raise BadInput(f"{self.kind} {spec!r} is of another kind; derive it from {self.base}")
+        return made
 
 
 def parse_spec(spec: str, kind: str) -> tuple[str, dict[str, Any]]:

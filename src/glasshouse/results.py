@@ -27,7 +27,7 @@ class Results:
 
 
 def write_results(folder: Path, findings: Sequence[Finding], curves: dict[str, Any]) -> Results:
-    """Write everything a reader of the run wants; `results.json` comes last and marks the run as finished."""
+    """Write everything a reader of the run wants; `the page comes last and marks the run as finished."""
     write_json(folder / "curves.json", curves)
     write_json(folder / "environment.json", versions())
     write_text(folder / "results.csv", as_csv(findings))

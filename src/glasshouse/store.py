@@ -44,11 +44,19 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
+def read_text(path: Path) -> str | None:
+    """A text file's content, or None where there is none."""
+    try:
+        return path.read_text() if path.exists() else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read ({error}); choose another folder, or delete it") from error
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file, with a clear error where it is damaged."""
     try:
         return json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise BadInput(f"{path} is damaged ({error}); delete it and run again") from error
 
 
@@ -70,7 +78,7 @@ def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise BadInput(f"{path} is damaged ({error}); delete it and run again") from error
 
 
@@ -80,11 +88,12 @@ class RunFolder:
     def __init__(self, path: Path, config: str) -> None:
         self.path = path
         kept = path / "config.toml"
-        if kept.exists() and kept.read_text() != config:
+        found = read_text(kept)
+        if found is not None and found != config:
             raise BadInput(
                 f"{path} holds a run with another configuration; choose another --out, or delete the folder"
             )
-        if not kept.exists() and path.is_dir() and any(path.iterdir()):
+        if found is None and path.is_dir() and any(path.iterdir()):
             raise BadInput(f"{path} is not empty and holds no run; choose another --out")
         write_text(kept, config)
 
@@ -108,8 +117,7 @@ def open_run(out: Path | None, stem: str, config: str) -> RunFolder:
     number = 1
     while True:
         path = Path("runs") / f"{stem}-{number}"
-        kept = path / "config.toml"
-        unfinished = kept.exists() and kept.read_text() == config and not (path / "results.json").exists()
+        unfinished = read_text(path / "config.toml") == config and not (path / "report.html").exists()
         if unfinished or not path.exists():
             return RunFolder(path, config)
         number += 1

@@ -11,4 +11,5 @@ ATTACKS = Registry(
         "label-counts": "glasshouse.attacks.labels.counts:LabelCountsFromUpdates",
         "saturated-head": "glasshouse.attacks.crafted.saturated_head:SaturatedHead",
     },
+    base="glasshouse.attacks.attack:Attack",
 )

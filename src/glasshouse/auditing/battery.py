@@ -27,7 +27,8 @@ def run_battery(
     """Do what is missing in `folder`; returns all findings, and the curves and pictures for the page."""
     findings: list[Finding] = []
     curves: Curves = {"training": [], "roc": [], "gallery": []}
-    attacks = [(spec, kind) for spec in bench.setting.audit.attacks for kind in ATTACKS.make(spec).needs]
+    specs = dict.fromkeys(bench.setting.audit.attacks)
+    attacks = [(spec, kind) for spec in specs for kind in ATTACKS.make(spec).needs]
     runs = [(bench.setting.training.strategy, defence) for defence in ("none", *bench.setting.audit.defences)]
     if bench.setting.audit.central:
         runs.insert(0, ("central", "none"))
@@ -76,10 +77,8 @@ def _train(
     record = Record(folder.work / slug(name))
     history = federation.run(bench.start, plan, record=record, progress=progress, label=f"training, {name}")
     seen = [record.observed(number) for number in plan.observe if number < len(history.rounds)]
-    grantor = Grantor(bench.model, bench.split.pool.classes, federation, history, seen)
-    weights = folder.path / "weights" / f"{slug(name)}.safetensors"
-    if not weights.exists():
-        write_tensors(weights, grantor.model.state_dict())
+    grantor = Grantor(bench.model, federation, history, seen)
+    write_tensors(folder.path / "weights" / f"{slug(name)}.safetensors", grantor.model.state_dict())
     return Trial(bench, folder, defence, strategy, federation, history, grantor)
 
 

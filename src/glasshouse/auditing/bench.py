@@ -1,6 +1,7 @@
 """From a setting to the things it names: data divided among clients, a network and its first weights."""
 
 import hashlib
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +64,7 @@ def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = Non
             network = load_model(setting.model.name, shape, classes)
         else:
             check_output(model, type(model).__name__, shape, classes)
-            network = model
+            network = deepcopy(model)
     if setting.model.weights:
         load_weights(network, setting.model.weights)
     named = setting.data.model_copy(update={"name": data.name})

@@ -1,5 +1,6 @@
 """Pictures for the page: what went in, and what the attack made of it."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,17 @@ from torch import Tensor
 from glasshouse.attacks.attack import AdversarialExamples, Evidence
 from glasshouse.auditing.scoring import Truth
 from glasshouse.learning.evaluate import predict
+from glasshouse.store import write_bytes
 
 SHOWN = 8
 SIDE = 96
 
 
-def pictures(evidence: Evidence, truth: Truth, folder: Path) -> list[dict[str, Any]]:
-    """Write a few originals and results as PNG files under `folder`; returns their entries for the page."""
+def pictures(evidence: Evidence, truth: Truth, folder: Path, stem: str) -> list[dict[str, Any]]:
+    """Write a few originals and results as PNG files under `folder`; returns their entries for the page.
+
+    `stem` begins the names of the files.
+    """
     if not isinstance(evidence, AdversarialExamples):
         return []
     x, y = truth.candidates.x, truth.candidates.y
@@ -26,7 +31,7 @@ def pictures(evidence: Evidence, truth: Truth, folder: Path) -> list[dict[str, A
     entries = []
     for position in fooled:
         files = {"original": x[position], "result": evidence.x[position]}
-        paths = {key: f"gallery/fgsm-{position}-{key}.png" for key in files}
+        paths = {key: f"gallery/{stem}-{position}-{key}.png" for key in files}
         for key, image in files.items():
             save_png(image, folder / paths[key])
         told = f"{names[int(before[position])]} becomes {names[int(after[position])]}"
@@ -39,5 +44,6 @@ def save_png(image: Tensor, path: Path) -> None:
     pixels = (image.permute(1, 2, 0) * 255).round().byte().numpy()
     grow = max(1, SIDE // min(pixels.shape[:2]))
     enlarged = np.kron(pixels, np.ones((grow, grow, 1), dtype=np.uint8))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(enlarged.squeeze(2) if enlarged.shape[2] == 1 else enlarged).save(path)
+    encoded = io.BytesIO()
+    Image.fromarray(enlarged.squeeze(2) if enlarged.shape[2] == 1 else enlarged).save(encoded, "png")
+    write_bytes(path, encoded.getvalue())

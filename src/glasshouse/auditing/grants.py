@@ -30,17 +30,14 @@ class Grantor:
     """Builds access objects for one finished federation."""
 
     def __init__(
-        self,
-        architecture: nn.Module,
-        classes: int,
-        federation: Federation,
-        history: History,
-        seen: list[Observed],
+        self, architecture: nn.Module, federation: Federation, history: History, seen: list[Observed]
     ) -> None:
         self._federation = federation
         self._history = history
         self._seen = seen
-        self._protocol = Protocol(architecture, federation.layout, federation.recipe, classes)
+        self._protocol = Protocol(
+            architecture, federation.layout, federation.recipe, federation.shape, federation.classes
+        )
         self.model = deepcopy(architecture)
         write_vector(self.model, history.vector)
         self.model.eval()
@@ -58,7 +55,7 @@ class Grantor:
 
     def _query(self) -> QueryAccess:
         model = self.model
-        return QueryAccess(lambda x: predict(model, x).softmax(1))
+        return QueryAccess(lambda x: predict(model, x).double().softmax(1))
 
     def _updates(self) -> UpdateAccess:
         rounds = tuple(

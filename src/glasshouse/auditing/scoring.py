@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from glasshouse.attacks.attack import AdversarialExamples, LabelCounts, MembershipScores
+from glasshouse.attacks.attack import AdversarialExamples, CannotRun, LabelCounts, MembershipScores
+from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.data.images import Images
 from glasshouse.learning.evaluate import predict
 from glasshouse.measures.estimate import Estimate, mean, proportion
-from glasshouse.measures.membership import auc, balanced_accuracy, tpr_at_fpr
+from glasshouse.measures.membership import auc, balanced_accuracy, chance_at_fpr, tpr_at_fpr
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +44,13 @@ def score(evidence: Any, truth: Truth) -> list[Score]:
 
 @score.register
 def _(evidence: MembershipScores, truth: Truth) -> list[Score]:
+    if not np.isfinite(evidence.scores).all():
+        raise CannotRun("the model's answers are not finite numbers")
+    outside = int((~truth.member).sum())
     return [
         Score("auc", auc(evidence.scores, truth.member), 0.5),
         Score("balanced-accuracy", balanced_accuracy(evidence.decisions, truth.member), 0.5),
-        Score("tpr-at-1%-fpr", tpr_at_fpr(evidence.scores, truth.member, 0.01), 0.01),
+        Score("tpr-at-1%-fpr", tpr_at_fpr(evidence.scores, truth.member, 0.01), chance_at_fpr(outside, 0.01)),
     ]
 
 
@@ -55,15 +59,14 @@ def _(evidence: LabelCounts, truth: Truth) -> list[Score]:
     """The blind guess gives every class the same count."""
     held = [truth.client_counts[list(counted.clients)].sum(0) for counted in evidence.counted]
     right = [(counted.counts, own) for counted, own in zip(evidence.counted, held)]
-    guesses = [overlap(np.full(len(own), own.mean()), own) for own in held]
+    overlaps = [overlap(counts, own) for counts, own in right]
+    guesses = [whole_counts(np.ones(len(own)), int(own.sum())) for own in held]
+    shares = [overlap(guess, own) for guess, own in zip(guesses, held)]
     exact = sum(bool((counts == own).all()) for counts, own in right)
+    lucky = [bool((guess == own).all()) for guess, own in zip(guesses, held)]
     return [
-        Score(
-            "label-overlap",
-            mean([overlap(*pair) for pair in right], bounds=(0.0, 1.0)),
-            float(np.mean(guesses)),
-        ),
-        Score("exact-counts", proportion(exact, len(right)), 0.0),
+        Score("label-overlap", mean(overlaps, bounds=(0.0, 1.0)), float(np.mean(shares))),
+        Score("exact-counts", proportion(exact, len(right)), float(np.mean(lucky))),
     ]
 
 
@@ -71,6 +74,7 @@ def _(evidence: LabelCounts, truth: Truth) -> list[Score]:
 def _(evidence: AdversarialExamples, truth: Truth) -> list[Score]:
     """The blind guess is noise of the same size: a random sign for every pixel."""
     x, y = truth.candidates.x, truth.candidates.y
+    _check_bounds(evidence, x)
     signs = torch.randint(0, 2, x.shape, generator=truth.rng) * 2 - 1
     shaken = (x + evidence.eps * signs).clamp(0, 1)
     clean, noisy, attacked = (
@@ -80,6 +84,15 @@ def _(evidence: AdversarialExamples, truth: Truth) -> list[Score]:
         Score("robust-accuracy", _share(attacked), noisy.double().mean().item()),
         Score("clean-accuracy", _share(clean), None),
     ]
+
+
+def _check_bounds(evidence: AdversarialExamples, x: torch.Tensor) -> None:
+    """Refuse examples that no image could be, or that move further than they say."""
+    if evidence.x.shape != x.shape or not ((evidence.x >= 0) & (evidence.x <= 1)).all():
+        raise CannotRun("the attack returned something other than images of the same shape in [0, 1]")
+    furthest = (evidence.x - x).abs().max().item()
+    if furthest > evidence.eps + 1e-6:
+        raise CannotRun(f"the attack moved a pixel by {furthest:g}, more than its eps = {evidence.eps:g}")
 
 
 def overlap(counts: np.ndarray, held: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 import re
 import time
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from glasshouse.auditing.bench import Bench
 from glasshouse.auditing.gallery import pictures
 from glasshouse.auditing.grants import Grantor
 from glasshouse.auditing.scoring import Truth, score
+from glasshouse.errors import BadInput
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
@@ -46,6 +48,8 @@ class Trial:
         """The finding rows, ROC curve and pictures of one attack; read from the folder if they are there."""
         name = f"{slug(self.defence)}/{slug(spec)}-by-{slug(kind.adversary)}"
         kept: dict[str, Any] = self.folder.cached(name, lambda: self._attack(spec, kind))
+        if not isinstance(kept, dict) or set(kept) != {"rows", "roc", "gallery"}:
+            raise BadInput(f"{self.folder.work / name}.json is damaged; delete it and run again")
         return kept
 
     def _attack(self, spec: str, kind: type[Access]) -> dict[str, Any]:
@@ -60,6 +64,8 @@ class Trial:
             if lacking := everything.missing(attack.told):
                 raise CannotRun(f"the setting keeps no images as {lacking}")
             evidence = attack.run(self.grantor.grant(kind), knowledge, torch_rng(seed))
+            seconds = round(time.perf_counter() - began, 3)
+            scores = score(evidence, truth)
         except CannotRun as reason:
             empty = self.bench.finding(
                 **labels,
@@ -70,7 +76,6 @@ class Trial:
                 assumes=(str(reason),),
             )
             return {"rows": [empty.row()], "roc": [], "gallery": []}
-        seconds = round(time.perf_counter() - began, 3)
         rows = [
             self.bench.finding(
                 **labels,
@@ -85,9 +90,9 @@ class Trial:
                 assumes=knowledge.described() + ((result.estimate.note,) if result.estimate.note else ()),
                 seconds=seconds,
             ).row()
-            for result in score(evidence, truth)
+            for result in scores
         ]
-        shown = pictures(evidence, truth, self.folder.path) if self.defence == "none" else []
+        shown = pictures(evidence, truth, self.folder.path, slug(spec)) if self.defence == "none" else []
         return {
             "rows": rows,
             "roc": [labels | curve for curve in _roc(evidence, truth)],
@@ -97,18 +102,16 @@ class Trial:
     def _truth(self, attack: Attack, seed: int) -> Truth:
         """What the auditor knows.
 
-        Membership candidates are as many members as non-members, in an order that tells nothing, and the same
+        Membership candidates are all members and non-members, in an order that tells nothing and is the same
         for every attack and defence.
         """
         holders = self.bench.split
         if attack.family == "membership":
-            count = min(len(holders.members), len(holders.nonmembers))
-            rng = numpy_rng(self.bench.setting.seed, "candidates")
-            chosen = [
-                rng.choice(part, count, replace=False) for part in (holders.members, holders.nonmembers)
-            ]
-            order = rng.permutation(2 * count)
-            candidates, member = holders.pool[np.concatenate(chosen)[order]], order < count
+            positions = np.concatenate([holders.members, holders.nonmembers])
+            order = numpy_rng(self.bench.setting.seed, "candidates").permutation(len(positions))
+            candidates, member = holders.pool[positions[order]], order < len(holders.members)
+            if not len(holders.nonmembers):
+                candidates = candidates[:0]
         else:
             candidates, member = holders.images("test"), np.zeros(len(holders.test), dtype=bool)
         counts = np.stack([holders.client(k).label_counts().numpy() for k in range(len(holders.clients))])
@@ -116,8 +119,9 @@ class Trial:
 
 
 def slug(text: str) -> str:
-    """`text` as a file name: `pruning(fraction=0.7)` becomes `pruning-fraction-0.7`."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+    """`text` as a file name of its own: readable, and with a digest where characters had to go."""
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+    return readable if readable == text else f"{readable}-{zlib.crc32(text.encode()):08x}"
 
 
 def _roc(evidence: Evidence, truth: Truth) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ DEFENCES = Registry(
         "pruning": "glasshouse.defences.perturbation:Pruning",
         "clipping": "glasshouse.defences.perturbation:Clipping",
     },
+    base="glasshouse.defences.defence:Defence",
 )
 
 
@@ -23,5 +24,9 @@ def make_defences(spec: str) -> "Stack":
     """Defences from `none`, `pruning(fraction=0.95)` or `clipping(norm=1.0)+gaussian-noise(std=0.01)`."""
     from glasshouse.defences.defence import Stack
 
-    parts = [] if spec.strip() == "none" else re.split(r"\+(?![^(]*\))", spec)
-    return Stack([DEFENCES.make(part) for part in parts])
+    return Stack([DEFENCES.make(part) for part in split_defences(spec)])
+
+
+def split_defences(spec: str) -> list[str]:
+    """The parts of a composition; a plus sign inside brackets belongs to a number, as in `1e+5`."""
+    return [] if spec.strip() == "none" else [part.strip() for part in re.split(r"\+(?![^(]*\))", spec)]

@@ -86,5 +86,5 @@ def _changed(delta: Tensor, layout: Layout, trained: Tensor) -> Tensor:
 
 
 def _positive(name: str, key: str, value: float) -> None:
-    if not value > 0:
-        raise BadInput(f"{name} {key} = {value} is out of range; it must be above 0")
+    if not 0 < value < 1e6:
+        raise BadInput(f"{name} {key} = {value} is out of range; it must lie above 0 and below 1e6")

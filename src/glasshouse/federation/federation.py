@@ -19,10 +19,10 @@ from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.strategy import Strategy
 from glasshouse.federation.updates import Delivery, Update, blocks
 from glasshouse.learning.engine import Engine
+from glasshouse.learning.examiner import Examiner
 from glasshouse.learning.fit import laid_out
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
-from glasshouse.learning.scoring import Examiner
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
 from glasshouse.progress import Progress
 
@@ -32,14 +32,12 @@ class Plan:
     """How long a federation runs and what is watched meanwhile.
 
     A fraction `fraction` of the clients takes part in each round; the run ends after `rounds`, or when the
-    global test accuracy reaches `target_accuracy`. Each participant's model is scored on `local_test` test
-    images (0: on none). The server's view is kept for the rounds in `observe`.
+    global test accuracy reaches `target_accuracy`. The server's view is kept for the rounds in `observe`.
     """
 
     rounds: int = 10
     fraction: float = 1.0
     target_accuracy: float | None = None
-    local_test: int = 1000
     observe: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -54,7 +52,10 @@ class Plan:
 
 
 class Federation:
-    """Clients with their data, a server with a strategy, and the channel between them."""
+    """Clients with their data, a server with a strategy, and the channel between them.
+
+    Each participant's model is scored on `local_test` test images, the same for all (0: on none).
+    """
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class Federation:
         self.channel = channel or Plain()
         self.layout = Layout.of(model)
         self.recipe = self.strategy.local(recipe)
+        self.shape, self.classes = split.pool.shape, split.pool.classes
         self.sizes = [len(indices) for indices in split.clients]
         self._engine = engine
         self._seed = seed
@@ -84,7 +86,7 @@ class Federation:
                 layout=self.layout,
                 pool=engine.share_images(split.pool),
                 clients=split.clients,
-                local_test=split.test[:local_test],
+                local_test=numpy_rng(seed, "local test").permutation(split.test)[:local_test],
                 recipe=recipe,
                 strategy=self.strategy,
                 defences=self.defences,

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from glasshouse.errors import BadInput
 from glasshouse.federation.updates import Delivery, Update
 from glasshouse.store import read_tensors, write_tensors
 
@@ -61,7 +62,10 @@ class Record:
         """The history at the last checkpoint, if there is one."""
         if self._folder is None or not (self._folder / "latest.safetensors").exists():
             return None
-        tensors, notes = read_tensors(self._folder / "latest.safetensors")
+        file = self._folder / "latest.safetensors"
+        tensors, notes = read_tensors(file)
+        if "global" not in tensors or "rounds" not in notes:
+            raise BadInput(f"{file} is no checkpoint of a federation; delete it and run again")
         rows = [Round(**row | {"clients": tuple(row["clients"])}) for row in json.loads(notes["rounds"])]
         vector = tensors.pop("global")
         memory = {name.removeprefix("memory."): tensor for name, tensor in tensors.items()}

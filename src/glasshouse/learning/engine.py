@@ -4,15 +4,17 @@ Jobs go through joblib to local processes, Ray or Dask. Each job carries its own
 order, so the numbers do not depend on the number of workers or on the backend.
 """
 
+import gc
 import itertools
 import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import joblib
 import torch
@@ -20,15 +22,18 @@ import torch
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.learning.shared import Shared
+from glasshouse.registry import unknown
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
-Backend = Literal["processes", "ray", "dask"]
+BACKENDS = ("processes", "ray", "dask")
 
 WORKER_ENVIRONMENT = {
     # Large batches otherwise spend a third of their time returning memory to the system and taking it again.
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": "100000000000",
+    # Huge pages, where the system grants them: models and their gradients span thousands of small ones.
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 
 
@@ -38,9 +43,11 @@ class Engine:
     One worker means this process: no copies, easy to debug, the same numbers.
     """
 
-    def __init__(self, workers: int | None = None, backend: Backend = "processes") -> None:
+    def __init__(self, workers: int | None = None, backend: str = "processes") -> None:
         if workers is not None and workers < 1:
             raise BadInput(f"workers = {workers} is out of range; it must be at least 1")
+        if backend not in BACKENDS:
+            raise BadInput(unknown("engine", backend, BACKENDS))
         self.workers = workers or os.cpu_count() or 1
         self.backend = backend
         self._parallel: Any = None
@@ -98,10 +105,19 @@ class Engine:
 def _run(function: Callable[[Job], Result], job: Job) -> Result:
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)
-    return function(job)
+    result = function(job)
+    _settle()
+    return result
 
 
-def _cluster(backend: Backend, workers: int) -> AbstractContextManager[Any]:
+@cache
+def _settle() -> None:
+    """Keep what the first job imported out of later collections: joblib's workers collect every second."""
+    gc.collect()
+    gc.freeze()
+
+
+def _cluster(backend: str, workers: int) -> AbstractContextManager[Any]:
     """The cluster that the environment names (RAY_ADDRESS, DASK_SCHEDULER_ADDRESS), or a local one."""
     try:
         if backend == "ray":

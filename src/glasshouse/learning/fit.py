@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
+from glasshouse.errors import BadInput
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
@@ -35,6 +36,7 @@ def fit(
     """
     write_vector(model, start)
     model.train()
+    counters = [(buffer, buffer.clone()) for buffer in model.buffers() if not buffer.is_floating_point()]
     optimiser = recipe.make_optimiser(model.parameters())
     total = recipe.total_steps(len(images))
     rng = torch_rng(seed, "transform")
@@ -44,7 +46,7 @@ def fit(
             x, y = channels_last(images.x[batch]), images.y[batch]
             if on_batch is not None:
                 x = on_batch(x, rng)
-            loss = F.cross_entropy(model(x), y)
+            loss = F.cross_entropy(_forward(model, x), y)
             if objective is not None:
                 loss = loss + objective(model, x, y)
             optimiser.zero_grad()
@@ -52,18 +54,31 @@ def fit(
             for group in optimiser.param_groups:
                 group["lr"] = recipe.lr_at(step, total)
             optimiser.step()
+    for buffer, before in counters:
+        buffer.copy_(before)  # the next client must not start from this one's step count
     return read_vector(model)
+
+
+def _forward(model: nn.Module, x: Tensor) -> Tensor:
+    try:
+        logits: Tensor = model(x)
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise BadInput(
+            f"batch norm cannot be trained on a batch of {len(x)} image; "
+            "use a batch_size of at least 2 and give every client at least 2 images"
+        ) from error
+    return logits
 
 
 def batches(samples: int, recipe: Recipe, rng: np.random.Generator) -> Iterator[Tensor]:
     """Positions of each training batch, reshuffled every epoch; the last batch of an epoch may be smaller."""
-    size = recipe.batch(samples)
-    left = recipe.total_steps(samples)
-    while left > 0:
+    last = recipe.last_batch(samples)
+    for _ in range(recipe.epochs):
         order = torch.from_numpy(rng.permutation(samples))
-        for batch in order.split(size)[:left]:
-            yield batch
-            left -= 1
+        yield from order[: samples - last].split(recipe.batch(samples)) if last < samples else ()
+        yield order[samples - last :]
 
 
 def channels_last(x: Tensor) -> Tensor:
@@ -72,8 +87,37 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def laid_out(model: nn.Module) -> nn.Module:
-    """`model` laid out for `fit`: weights of convolutions in the memory order of `channels_last`."""
+    """`model` laid out for `fit`: the same function, in the memory order of `channels_last` and with less work."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        elif isinstance(module, nn.MaxPool2d):
+            module.register_forward_hook(_keep_order)
+        elif type(module) is nn.Dropout:
+            module.__class__ = _Dropout
+        elif type(module) is nn.Sequential:
+            _pool_first(module)
     return model
+
+
+class _Dropout(nn.Dropout):
+    """Dropout with a mask from uniform numbers, which a CPU draws in half the time of Bernoulli ones."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 1:
+            return super().forward(x)
+        return x * torch.rand_like(x).ge(self.p).to(x.dtype).div_(1 - self.p)
+
+
+def _keep_order(pooling: nn.Module, inputs: tuple[Tensor, ...], pooled: Tensor) -> None:
+    """Have the gradient of `pooled` arrive in its order: else pooling copies its large input's twice."""
+    if pooled.requires_grad and pooled.is_contiguous(memory_format=torch.channels_last):
+        pooled.register_hook(channels_last)
+
+
+def _pool_first(layers: nn.Sequential) -> None:
+    """Pool before ReLU: both are monotone, so the numbers are the same, on fewer pixels."""
+    for place in range(len(layers) - 1):
+        rectify, pool = layers[place : place + 2]
+        if type(rectify) is nn.ReLU and type(pool) is nn.MaxPool2d:
+            layers[place], layers[place + 1] = pool, rectify

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 class Layout:
     """Where each tensor of a model lies in its vector: trainable parameters first, then floating buffers.
 
-    Integer buffers (BatchNorm's step counters) influence no output and stay out.
+    Integer buffers (BatchNorm's step counters) stay out: they are no part of what is sent.
     """
 
     names: tuple[str, ...]
@@ -38,10 +38,6 @@ class Layout:
         """Views of `vector`, one for each tensor, in the tensor's own shape."""
         pieces = vector.split([_numel(shape) for shape in self.shapes])
         return {name: piece.view(shape) for name, shape, piece in zip(self.names, self.shapes, pieces)}
-
-    def vector(self, named: dict[str, Tensor]) -> Tensor:
-        """The vector made of `named` tensors: the inverse of `named`."""
-        return torch.cat([named[name].detach().reshape(-1) for name in self.names])
 
 
 def read_vector(model: nn.Module) -> Tensor:

@@ -15,12 +15,12 @@ from glasshouse.errors import BadInput
 class Recipe:
     """How a model is trained on one data set.
 
-    `steps` bounds the number of optimiser steps, whatever the epochs; `batch_size` 0 means all data at once.
-    `schedule` anneals the learning rate over the run: "constant", or "cosine" down to zero.
+    `batch_size` 0 means all data at once; a last batch of one image, with which batch norm could not be
+    trained, joins the batch before it. `schedule` anneals the learning rate over the run: "constant", or
+    "cosine" down to zero.
     """
 
     epochs: int = 1
-    steps: int | None = None
     batch_size: int = 32
     optimiser: Literal["sgd", "adam"] = "sgd"
     lr: float = 0.05
@@ -30,20 +30,25 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _require("epochs", self.epochs, self.epochs >= 1, "at least 1")
-        _require("steps", self.steps, self.steps is None or self.steps >= 1, "at least 1")
         _require("batch_size", self.batch_size, self.batch_size >= 0, "at least 1, or 0 for all data at once")
         _require("lr", self.lr, math.isfinite(self.lr) and self.lr > 0, "above 0")
         _require("momentum", self.momentum, 0 <= self.momentum < 1, "in [0, 1)")
+        _require("momentum", self.momentum, self.optimiser == "sgd" or not self.momentum, "0 with adam")
         _require("weight_decay", self.weight_decay, self.weight_decay >= 0, "at least 0")
 
     def batch(self, samples: int) -> int:
         """The batch size on a data set of `samples` images."""
         return min(self.batch_size or samples, samples)
 
+    def last_batch(self, samples: int) -> int:
+        """The size of the last batch of an epoch over `samples` images."""
+        size = self.batch(samples)
+        rest = samples % size or size
+        return size + 1 if rest == 1 < size < samples else rest
+
     def total_steps(self, samples: int) -> int:
         """How many optimiser steps a run over `samples` images takes."""
-        steps = self.epochs * math.ceil(samples / self.batch(samples))
-        return steps if self.steps is None else min(self.steps, steps)
+        return self.epochs * (1 + (samples - self.last_batch(samples)) // self.batch(samples))
 
     def make_optimiser(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
         """The optimiser at the recipe's starting learning rate."""

@@ -31,9 +31,8 @@ def proportion(successes: int, n: int) -> Estimate:
     return Estimate(successes / n, low, high, n)
 
 
-def clopper_pearson(successes: int, n: int) -> tuple[float, float]:
-    """The exact 95% interval of a binomial proportion."""
-    tail = (1 - LEVEL) / 2
+def clopper_pearson(successes: int, n: int, tail: float = (1 - LEVEL) / 2) -> tuple[float, float]:
+    """The exact interval of a binomial proportion, which misses on either side with probability `tail`."""
     low = stats.beta.ppf(tail, successes, n - successes + 1) if successes else 0.0
     high = stats.beta.ppf(1 - tail, successes + 1, n - successes) if successes < n else 1.0
     return float(low), float(high)

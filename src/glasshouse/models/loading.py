@@ -3,6 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -85,29 +86,35 @@ def _call(factory: Callable[..., Any], spec: str, shape: Shape, classes: int) ->
 
 
 def check_output(model: nn.Module, spec: str, shape: Shape, classes: int) -> None:
-    """Refuse a model that does not turn two black images into two rows of finite logits."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    """Refuse a model that does not turn black images into rows of finite logits, or cannot be trained."""
+    copy = deepcopy(model)
+    _check_pass(copy.eval(), spec, shape, classes, 2)
+    if not any(parameter.requires_grad for parameter in copy.parameters()):
+        raise BadInput(f"model {spec!r} has no parameters to train; give it some, or unfreeze them")
+    for count in (2, 3):
+        _check_pass(copy.train(), spec, shape, classes, count)
+
+
+def _check_pass(model: nn.Module, spec: str, shape: Shape, classes: int, count: int) -> None:
+    """Check the outputs for `count` black images and, in training, that they carry gradients."""
     try:
-        with torch.no_grad():
-            logits = model(torch.zeros(2, *shape))
+        logits = model(torch.zeros(count, *shape))
     except Exception as error:
         raise BadInput(
-            f"model {spec!r} cannot take a batch of shape {(2, *shape)}: {_named(error)}; "
+            f"model {spec!r} cannot take a batch of shape {(count, *shape)}: {_named(error)}; "
             "let its factory take (shape, classes) and build to that"
         ) from error
-    finally:
-        for module, training in modes:
-            module.training = training
     if not isinstance(logits, Tensor):
         raise BadInput(f"model {spec!r} returns {type(logits).__name__}; return the logits as one tensor")
-    if logits.shape != (2, classes):
+    if logits.shape != (count, classes):
         raise BadInput(
-            f"model {spec!r} returns shape {tuple(logits.shape)} for 2 images of {classes} classes; "
-            f"return logits of shape {(2, classes)}"
+            f"model {spec!r} returns shape {tuple(logits.shape)} for {count} images of {classes} classes; "
+            f"return logits of shape {(count, classes)}"
         )
     if not logits.isfinite().all():
         raise BadInput(f"model {spec!r} returns NaN or infinite logits for black images; check its weights")
+    if model.training and not logits.requires_grad:
+        raise BadInput(f"model {spec!r} returns logits without a gradient; do not detach them")
 
 
 def _read(path: Path) -> Mapping[str, Tensor]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from glasshouse.errors import BadInput
 from glasshouse.findings import Finding
+from glasshouse.store import read_text
 
 
 class TrainingPoint(BaseModel):
@@ -116,7 +117,7 @@ def read_run(folder: Path) -> Run:
         rows=rows,
         curves=_parsed(curves, TypeAdapter(Curves)) if curves.is_file() else Curves(),
         study=_parsed(study, TypeAdapter(Study)) if study.is_file() else None,
-        config=config.read_text(encoding="utf-8") if config.is_file() else None,
+        config=read_text(config),
         environment=(_parsed(environment, TypeAdapter(dict[str, Any])) if environment.is_file() else None),
     )
     for exhibit in run.curves.gallery:

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from glasshouse.defences import split_defences
+
 Direction = Literal["high", "low", "none"]
 DASH = "\N{EN DASH}"
 _MINUS = "\N{MINUS SIGN}"
@@ -169,8 +171,7 @@ def defence_words(spec: str | None) -> str:
     """A short name: `pruning(fraction=0.95)` is "pruning 0.95", `none` is "undefended"."""
     if not spec or spec == "none":
         return "undefended"
-    # A plus sign inside brackets belongs to a number (1e+5), not to a composition.
-    return " + ".join(_one_defence(part) for part in re.split(r"\+(?![^(]*\))", spec))
+    return " + ".join(_one_defence(part) for part in split_defences(spec))
 
 
 def _one_defence(spec: str) -> str:

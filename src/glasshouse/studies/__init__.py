@@ -7,4 +7,5 @@ STUDIES = Registry(
     {
         "clients": "glasshouse.studies.clients:ClientsStudy",
     },
+    base="glasshouse.studies.study:Study",
 )

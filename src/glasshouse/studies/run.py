@@ -31,7 +31,7 @@ def run_study(
     """Run the cells of a study that match the pattern `cells`, and report on all that are done."""
     if scale not in SCALES:
         raise BadInput(unknown("scale", scale, SCALES))
-    study: Study = STUDIES.load(name)()
+    study: Study = STUDIES.make(name)
     grid = study.cells(scale)
     chosen = [cell for cell in grid if fnmatchcase(cell.name, cells)]
     if not chosen:
@@ -54,10 +54,9 @@ def run_study(
             _run_cell(study, cell, number, folder, running)
     findings = _collect(folder, grid)
     verdicts = [dataclasses.asdict(verdict) for verdict in study.conclude(findings)]
-    done = len({(finding.cell, finding.seed) for finding in findings})
-    summary = (
-        f"{done} cells done at scale {scale}, of {len(grid)} in the grid, each with up to {count} seeds."
-    )
+    done = len({finding.cell for finding in findings})
+    most = len({finding.seed for finding in findings})
+    summary = f"{done} of {len(grid)} cells at scale {scale}, with up to {most} seeds each."
     write_json(folder.path / "study.json", {"title": study.title, "summary": summary, "verdicts": verdicts})
     return write_results(folder.path, findings, {})
 

@@ -23,6 +23,7 @@ from torch import Tensor
 from glasshouse.access import ServerAccess
 from glasshouse.attacks.attack import Attack, CountedLabels, Knowledge, LabelCounts
 from glasshouse.attacks.labels.head import Head, find_head, whole_counts
+from glasshouse.errors import BadInput
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.recipe import Recipe
 
@@ -37,6 +38,10 @@ class SaturatedHead(Attack):
     bias: float = 1000.0
     family = "labels"
     needs = (ServerAccess,)
+
+    def __post_init__(self) -> None:
+        if not 200 <= self.bias <= 1e6:
+            raise BadInput(f"saturated-head bias = {self.bias} is out of range; it must lie in [200, 1e6]")
 
     def run(self, access: ServerAccess, knowledge: Knowledge, rng: torch.Generator) -> LabelCounts:
         head = find_head(access.protocol)
@@ -65,14 +70,10 @@ def decode_growth(growth: np.ndarray, recipe: Recipe, samples: int) -> np.ndarra
     # Without a defence the biases' gradients, and so their growth, add up to zero.
     if abs(growth.sum()) > TOLERANCE * np.abs(growth).sum():
         return None
-    if (
-        recipe.momentum
-        or recipe.schedule != "constant"
-        or recipe.total_steps(samples) < epochs * samples / size
-    ):
+    if recipe.momentum or recipe.schedule != "constant":
         return None
-    rest = samples % size
-    weight = size / rest - 1 if rest else 0.0
+    rest = recipe.last_batch(samples)
+    weight = size / rest - 1
     counts: list[int] = []
     for value in growth[1:]:
         count = _whole_solution(value * size / recipe.lr, epochs, rest, weight, samples)

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from glasshouse.access import Protocol
 from glasshouse.attacks.attack import CannotRun
+from glasshouse.learning.evaluate import predict
 
 
 @dataclass(frozen=True)
@@ -23,16 +25,23 @@ def find_head(protocol: Protocol) -> Head:
         raise CannotRun(
             f"{protocol.recipe.optimiser} rescales each entry, so updates do not add up like gradients"
         )
-    heads = [
-        Head(f"{name}.weight".lstrip("."), f"{name}.bias".lstrip("."))
-        for name, module in protocol.architecture.named_modules()
-        if isinstance(module, nn.Linear)
-        and module.out_features == protocol.classes
-        and module.bias is not None
-    ]
-    if not heads:
-        raise CannotRun("the network does not end in a linear layer with a bias")
-    return heads[-1]
+    for name, module in protocol.architecture.named_modules():
+        head = Head(f"{name}.weight".lstrip("."), f"{name}.bias".lstrip("."))
+        known = {head.weight, head.bias} <= set(protocol.layout.names)
+        if isinstance(module, nn.Linear) and known and _gives_the_logits(module, protocol):
+            return head
+    raise CannotRun("the network does not end in a linear layer with a bias")
+
+
+def _gives_the_logits(layer: nn.Module, protocol: Protocol) -> bool:
+    """Whether what `layer` computes is what the network returns."""
+    outputs: list[Tensor] = []
+    watch = layer.register_forward_hook(lambda _, __, output: outputs.append(output))
+    try:
+        logits = predict(protocol.architecture, torch.rand(2, *protocol.shape, generator=torch.Generator()))
+    finally:
+        watch.remove()
+    return len(outputs) == 1 and torch.equal(outputs[0], logits)
 
 
 def whole_counts(shares: np.ndarray, samples: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from torch import Tensor
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores
 from glasshouse.data.images import Images
+from glasshouse.errors import BadInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,10 @@ class LossThreshold(Attack):
     family = "membership"
     needs = (QueryAccess,)
     told = ("candidates", "auxiliary")
+
+    def __post_init__(self) -> None:
+        if not 0 < self.quantile < 1:
+            raise BadInput(f"loss-threshold quantile = {self.quantile} is out of range; it lies in (0, 1)")
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         assert knowledge.candidates is not None

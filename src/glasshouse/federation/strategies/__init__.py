@@ -8,4 +8,5 @@ STRATEGIES = Registry(
         "fedavg": "glasshouse.federation.strategies.fedavg:FedAvg",
         "fedsgd": "glasshouse.federation.strategies.fedavg:FedSGD",
     },
+    base="glasshouse.federation.strategies.strategy:Strategy",
 )

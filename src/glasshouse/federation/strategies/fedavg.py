@@ -21,7 +21,7 @@ class FedAvg(Strategy):
 
 
 class FedSGD(FedAvg):
-    """Clients take one gradient step on one batch; the server averages, as if it had taken the step."""
+    """Clients take one gradient step on all their data; the server averages, as if it had taken the step."""
 
     def local(self, recipe: Recipe) -> Recipe:
-        return dataclasses.replace(recipe, epochs=1, steps=1, momentum=0.0)
+        return dataclasses.replace(recipe, epochs=1, batch_size=0, optimiser="sgd", momentum=0.0)

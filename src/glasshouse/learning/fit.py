@@ -1,6 +1,7 @@
 """The one loop that trains: a client's local epochs, a central baseline and a shadow model alike."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -87,11 +88,11 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def laid_out(model: nn.Module) -> nn.Module:
-    """`model` laid out for `fit`: the same function, in the memory order of `channels_last` and with less work."""
+    """`model` laid out for `fit`: the same function, in the order of `channels_last` and with less work."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        elif isinstance(module, nn.MaxPool2d):
+        elif type(module) is nn.MaxPool2d and not module.return_indices:
             module.register_forward_hook(_keep_order)
         elif type(module) is nn.Dropout:
             module.__class__ = _Dropout
@@ -117,7 +118,6 @@ def _keep_order(pooling: nn.Module, inputs: tuple[Tensor, ...], pooled: Tensor) 
 
 def _pool_first(layers: nn.Sequential) -> None:
     """Pool before ReLU: both are monotone, so the numbers are the same, on fewer pixels."""
-    for place in range(len(layers) - 1):
-        rectify, pool = layers[place : place + 2]
-        if type(rectify) is nn.ReLU and type(pool) is nn.MaxPool2d:
+    for place, (rectify, pool) in enumerate(pairwise(list(layers))):
+        if type(rectify) is nn.ReLU and type(pool) is nn.MaxPool2d and not pool.return_indices:
             layers[place], layers[place + 1] = pool, rectify

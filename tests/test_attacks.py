@@ -161,6 +161,12 @@ def test_a_head_of_zeros_makes_the_linear_system_exact(engine):
     assert [tuple(counted.counts) for counted in evidence.counted] == [tuple(row) for row in held]
 
 
+def test_a_model_that_knows_its_labels_leaves_nothing_to_count(engine):
+    grantor, _ = finished(engine, split=make_split((40,)), recipe=Recipe(epochs=300, batch_size=10, lr=0.2))
+    (counted,) = LabelCountsFromUpdates().run(grantor.grant(UpdateAccess), Knowledge(), RNG).counted
+    assert counted.counts.tolist() == [10, 10, 10, 10]
+
+
 def test_the_sum_of_the_updates_gives_the_labels_of_all_clients_together(engine):
     grantor, held = finished(engine, split=make_split((37, 22, 11)), strategy=FedSGD())
     (counted,) = LabelCountsFromUpdates().run(grantor.grant(AggregateAccess), Knowledge(), RNG).counted

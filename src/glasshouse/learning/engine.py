@@ -8,6 +8,7 @@ import gc
 import itertools
 import os
 import tempfile
+import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -87,7 +88,8 @@ class Engine:
         """`function(job)` for each job, in the order of the jobs."""
         if self._parallel is None:
             return map(function, jobs)
-        return iter(self._parallel(joblib.delayed(_run)(function, job) for job in jobs))
+        results = self._parallel(joblib.delayed(_run)(function, job, self._folder) for job in jobs)
+        return (result.take() for result in results)
 
     def share_images(self, images: Images) -> Shared:
         """A handle to `images`, written once however often it is asked for."""
@@ -102,12 +104,13 @@ class Engine:
         return Shared.in_file(value, self._folder / str(next(self._names)))
 
 
-def _run(function: Callable[[Job], Result], job: Job) -> Result:
+def _run(function: Callable[[Job], Result], job: Job, folder: Path | None) -> Shared:
+    """Do one job in a worker; its result travels by file, which spares large ones four copies in a pipe."""
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)
     result = function(job)
     _settle()
-    return result
+    return Shared.inline(result) if folder is None else Shared.in_file(result, folder / uuid.uuid4().hex)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Values that many jobs read: written to a file once and mapped into each worker's memory."""
+"""Large values on their way between processes: written to a file once and mapped into the reader's memory."""
 
 import mmap
 import pickle
@@ -50,7 +50,15 @@ class Shared:
 
     def get(self) -> Any:
         """The value; a worker reads each file once."""
-        return self._value if self._path is None else _read(self._path, self._spans)
+        return self._value if self._path is None else _read_once(self._path, self._spans)
+
+    def take(self) -> Any:
+        """The value, for its only reader: its file goes, and its memory with the last of its arrays."""
+        if self._path is None:
+            return self._value
+        value = _read(self._path, self._spans)
+        self.remove()
+        return value
 
     def remove(self) -> None:
         """Delete the file; workers that have mapped it keep it until they forget it."""
@@ -58,9 +66,11 @@ class Shared:
             self._path.unlink()
 
 
-@lru_cache(maxsize=8)
 def _read(path: Path, spans: tuple[tuple[int, int], ...]) -> Any:
     with path.open("rb") as file:
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     head, *arrays = (view[start:stop] for start, stop in spans)
     return pickle.loads(head, buffers=arrays)
+
+
+_read_once = lru_cache(maxsize=8)(_read)

@@ -22,8 +22,8 @@ from glasshouse.learning.recipe import Recipe
 WELL_CONDITIONED = 10.0
 """Up to this condition number the system determines the counts.
 
-It is 3 for a model that knows nothing and grows as predictions come to resemble labels, in long local training
-above all; beyond it the attack has nothing better to say than that all classes are equally frequent.
+It is 3 for a model that knows nothing and grows as predictions come to resemble labels, in long local
+training above all; beyond it the attack has nothing better to say than that all classes are equally frequent.
 """
 
 Observation = tuple[Tensor, Tensor, tuple[int, ...], tuple[int, ...]]

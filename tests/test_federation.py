@@ -11,9 +11,10 @@ from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.strategies.fedavg import FedAvg, FedSGD
 from glasshouse.federation.updates import Update, blocks
+from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy
-from glasshouse.learning.fit import fit, laid_out
+from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive

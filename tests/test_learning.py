@@ -6,10 +6,11 @@ from conftest import make_images, make_model, make_plain_model, make_split
 from torch import nn
 
 from glasshouse.errors import BadInput
+from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy, predict
 from glasshouse.learning.examiner import Examiner
-from glasshouse.learning.fit import batches, fit, laid_out
+from glasshouse.learning.fit import batches, fit
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng

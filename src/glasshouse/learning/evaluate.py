@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
-from glasshouse.learning.fit import channels_last
+from glasshouse.learning.cpu import channels_last
 
 CHUNK = 500
 """Images a forward pass takes at once: large enough to be fast, small enough to stay in cache."""

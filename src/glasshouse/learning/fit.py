@@ -1,7 +1,6 @@
 """The one loop that trains: a client's local epochs, a central baseline and a shadow model alike."""
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
+from glasshouse.learning.cpu import channels_last
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
@@ -80,44 +80,3 @@ def batches(samples: int, recipe: Recipe, rng: np.random.Generator) -> Iterator[
         order = torch.from_numpy(rng.permutation(samples))
         yield from order[: samples - last].split(recipe.batch(samples)) if last < samples else ()
         yield order[samples - last :]
-
-
-def channels_last(x: Tensor) -> Tensor:
-    """`x` in the memory order that makes convolutions faster on a CPU."""
-    return x.contiguous(memory_format=torch.channels_last)
-
-
-def laid_out(model: nn.Module) -> nn.Module:
-    """`model` laid out for `fit`: the same function, in the order of `channels_last` and with less work."""
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        elif type(module) is nn.MaxPool2d and not module.return_indices:
-            module.register_forward_hook(_keep_order)
-        elif type(module) is nn.Dropout:
-            module.__class__ = _Dropout
-        elif type(module) is nn.Sequential:
-            _pool_first(module)
-    return model
-
-
-class _Dropout(nn.Dropout):
-    """Dropout with a mask from uniform numbers, which a CPU draws in half the time of Bernoulli ones."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 1:
-            return super().forward(x)
-        return x * torch.rand_like(x).ge(self.p).to(x.dtype).div_(1 - self.p)
-
-
-def _keep_order(pooling: nn.Module, inputs: tuple[Tensor, ...], pooled: Tensor) -> None:
-    """Have the gradient of `pooled` arrive in its order: else pooling copies its large input's twice."""
-    if pooled.requires_grad and pooled.is_contiguous(memory_format=torch.channels_last):
-        pooled.register_hook(channels_last)
-
-
-def _pool_first(layers: nn.Sequential) -> None:
-    """Pool before ReLU: both are monotone, so the numbers are the same, on fewer pixels."""
-    for place, (rectify, pool) in enumerate(pairwise(list(layers))):
-        if type(rectify) is nn.ReLU and type(pool) is nn.MaxPool2d and not pool.return_indices:
-            layers[place], layers[place + 1] = pool, rectify

@@ -243,7 +243,7 @@ def copy(tmp_path_factory):
         (folder / path).write_text(code)
     for path, line in REGISTRY_LINES.items():
         assert line.count("\n") == 1
-        before, end, after = (folder / path).read_text().partition("    },\n)")
+        before, end, after = (folder / path).read_text().partition("    },\n")
         (folder / path).write_text(before + line + end + after)
     return folder
 

@@ -1,7 +1,7 @@
 """What the server receives of the clients' updates."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from torch import Tensor
@@ -34,9 +34,10 @@ class Plain(Channel):
         return Delivery(sum_in_order(partial), samples, clients, tuple(updates))
 
 
-def sum_in_order(vectors: Sequence[Tensor]) -> Tensor:
-    """The sum of `vectors`, from first to last."""
-    total = vectors[0].clone()
-    for vector in vectors[1:]:
+def sum_in_order(vectors: Iterable[Tensor]) -> Tensor:
+    """The sum of `vectors`, from first to last, as they arrive."""
+    arriving = iter(vectors)
+    total = next(arriving).clone()
+    for vector in arriving:
         total += vector
     return total

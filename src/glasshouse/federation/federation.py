@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from glasshouse.data.split import Split
 from glasshouse.defences.defence import Stack
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels import Channel, Plain, sum_in_order
-from glasshouse.federation.clients import Block, Devices, train_block
+from glasshouse.federation.clients import Block, Devices, Trained, train_block
 from glasshouse.federation.history import History, Observed, Record, Round
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.strategy import Strategy
@@ -104,17 +104,15 @@ class Federation:
         groups = blocks(clients)
         seed = derive(self._seed, "round", number)
         jobs = [Block(self._devices, parcel, group, samples, seed, whole) for group in groups]
-        trained = list(self._engine.map(train_block, jobs))
-        parcel.remove()
-
-        accuracies = [accuracy for result in trained for accuracy in result.accuracies]
-        acc_local = sum(accuracies) / len(accuracies) if accuracies else None
-        deltas = [torch.from_numpy(result.deltas) for result in trained]
+        accuracies: list[float] = []
+        arriving = _unpack(self._engine.map(train_block, jobs), accuracies)
         if whole:
-            rows = zip(clients, torch.cat(deltas))
+            rows = zip(clients, torch.cat(list(arriving)))
             delivery = self.channel.deliver([Update(k, self.sizes[k], delta) for k, delta in rows])
         else:
-            delivery = Delivery(sum_in_order(deltas), samples, tuple(clients))
+            delivery = Delivery(sum_in_order(arriving), samples, tuple(clients))
+        parcel.remove()
+        acc_local = sum(accuracies) / len(accuracies) if accuracies else None
         return self._defended(delivery, seed), acc_local
 
     def run(
@@ -152,6 +150,13 @@ class Federation:
     def _defended(self, delivery: Delivery, seed: int) -> Delivery:
         mean = self.defences.on_aggregate(delivery.mean, self.layout, torch_rng(seed, "aggregate"))
         return dataclasses.replace(delivery, mean=mean)
+
+
+def _unpack(trained: Iterable[Trained], accuracies: list[float]) -> Iterator[Tensor]:
+    """The deltas of each block as it arrives; its accuracies go to `accuracies`."""
+    for result in trained:
+        accuracies += result.accuracies
+        yield torch.from_numpy(result.deltas)
 
 
 def _finished(history: History, plan: Plan) -> bool:

@@ -60,14 +60,14 @@ def tpr_at_fpr(scores: np.ndarray, member: np.ndarray, fpr: float) -> Estimate:
     if allowed < 1:
         note = f"not estimable: {len(outside)} non-members cannot resolve a false positive rate of {fpr:g}"
         return Estimate(None, None, None, len(member), note)
-    found = [int((inside > threshold).sum()) for threshold in outside]
+    found = len(inside) - np.searchsorted(np.sort(inside), outside, side="right")
     rank = np.arange(1, len(outside) + 1)
     tail = (1 - LEVEL) / 4
     strict = np.flatnonzero(stats.beta.sf(fpr, rank, len(outside) + 1 - rank) <= tail)
     loose = np.flatnonzero(stats.beta.cdf(fpr, rank, len(outside) + 1 - rank) <= tail)
-    low = clopper_pearson(found[strict[-1]], len(inside), tail)[0] if len(strict) else 0.0
-    high = clopper_pearson(found[loose[0]], len(inside), tail)[1] if len(loose) else 1.0
-    return Estimate(found[min(allowed, len(outside) - 1)] / len(inside), low, high, len(inside))
+    low = clopper_pearson(int(found[strict[-1]]), len(inside), tail)[0] if len(strict) else 0.0
+    high = clopper_pearson(int(found[loose[0]]), len(inside), tail)[1] if len(loose) else 1.0
+    return Estimate(float(found[min(allowed, len(outside) - 1)]) / len(inside), low, high, len(inside))
 
 
 def chance_at_fpr(nonmembers: int, fpr: float) -> float:

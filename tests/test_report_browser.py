@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_report import a_row, a_run
+from report_runs import a_row, a_run
 
 from glasshouse.report import compare_reports, write_report
 

@@ -107,7 +107,8 @@ def downloaded(browser: Any, table: str, folder: Path) -> list[dict[str, str]]:
     browser.execute_script("arguments[0].click()", button)
     file = folder / f"{table}.csv"
     deadline = time.monotonic() + 10
-    while not file.exists():
+    # Chromium holds the name with an empty file until the whole download takes its place.
+    while not file.exists() or not file.stat().st_size or list(folder.glob("*.crdownload")):
         assert time.monotonic() < deadline, "nothing was downloaded"
         time.sleep(0.05)
     with file.open(newline="") as lines:

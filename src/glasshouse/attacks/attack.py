@@ -1,7 +1,7 @@
 """What an attack is: its access, what it is told beyond it, and the evidence it returns."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,39 +10,61 @@ from torch import Tensor
 
 from glasshouse.access import Access
 from glasshouse.data.images import Images
+from glasshouse.federation.shadows import Shadows
 
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """Everything an attack can be told beyond its access; a field that was not granted is null."""
+    """Everything an attack can be told beyond its access; a field that was not granted is null.
+
+    `batches`, shape (G, B), are positions in `candidates`: the question is then not whether a record was
+    trained on, but whether a batch was. `shadows` never saw a candidate; each of the `online_shadows` was
+    trained on half of them.
+    """
 
     candidates: Images | None = None
     auxiliary: Images | None = None
-
-    def only(self, granted: tuple[str, ...]) -> "Knowledge":
-        """This knowledge without what is not in `granted`."""
-        return Knowledge(**{name: getattr(self, name) for name in granted})
+    batches: np.ndarray | None = None
+    shadows: Shadows | None = None
+    online_shadows: Shadows | None = None
 
     def missing(self, granted: tuple[str, ...]) -> str | None:
-        """The name of something in `granted` that the setting holds no images for."""
-        return next((name for name in granted if not getattr(self, name)), None)
+        """The name of something in `granted` that is not there or empty."""
+        given = {name: getattr(self, name) for name in granted}
+        return next((name for name, value in given.items() if value is None or not len(value)), None)
 
     def described(self) -> tuple[str, ...]:
         """What is granted, in words for a finding."""
-        words = {
-            "candidates": "the {} records in question, with their labels",
-            "auxiliary": "{} auxiliary images from the same distribution, with labels",
-        }
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return tuple(words[name].format(len(images)) for name, images in given if images is not None)
+        words = []
+        if self.candidates is not None:
+            words.append(f"the {len(self.candidates)} records in question, with their labels")
+        if self.auxiliary is not None:
+            words.append(f"{len(self.auxiliary)} auxiliary images from the same distribution, with labels")
+        if self.batches is not None:
+            words.append(f"the records in {len(self.batches)} batches of {self.batches.shape[1]}")
+        words += [shadows.described for shadows in (self.shadows, self.online_shadows) if shadows is not None]
+        return tuple(words)
 
 
 @dataclass(frozen=True, eq=False)
 class MembershipScores:
-    """For each candidate a score, higher for members, and a decision; both of shape (N,)."""
+    """For each candidate or batch a score, higher for members, and a decision; both of shape (N,).
+
+    A server may also say whose member it would be, `by_client` of shape (clients, N), and what it would have
+    said after each observed round, `by_round` from the round's number to scores of shape (N,).
+    """
 
     scores: np.ndarray
     decisions: np.ndarray
+    by_client: np.ndarray | None = None
+    by_round: dict[int, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """For each candidate the number of the client that is most likely to hold it, shape (N,)."""
+
+    clients: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +90,7 @@ class AdversarialExamples:
     eps: float
 
 
-Evidence = MembershipScores | LabelCounts | AdversarialExamples
+Evidence = MembershipScores | Sources | LabelCounts | AdversarialExamples
 
 
 class CannotRun(Exception):
@@ -81,6 +103,16 @@ class Attack(ABC):
     family: ClassVar[str]
     needs: ClassVar[tuple[type[Access], ...]]
     told: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def query_unit(self) -> int:
+        """How many records a question about membership is about: one, or those of a batch."""
+        return 1
+
+    @property
+    def member_share(self) -> float:
+        """The share of members in a batch that counts as trained on; the other batches have none."""
+        return 1.0
 
     @abstractmethod
     def run(self, access: Any, knowledge: Knowledge, rng: torch.Generator) -> Evidence:

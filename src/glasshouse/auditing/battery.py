@@ -6,6 +6,7 @@ from typing import Any
 from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.bench import Bench
 from glasshouse.auditing.grants import Grantor
+from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.trial import Trial, slug
 from glasshouse.defences import make_defences
 from glasshouse.federation.federation import Federation, Plan
@@ -26,13 +27,14 @@ def run_battery(
 ) -> tuple[list[Finding], Curves]:
     """Do what is missing in `folder`; returns all findings, and the curves and pictures for the page."""
     findings: list[Finding] = []
-    curves: Curves = {"training": [], "roc": [], "gallery": []}
+    curves: Curves = {"training": [], "roc": [], "gallery": [], "risk": []}
     specs = dict.fromkeys(bench.setting.audit.attacks)
     attacks = [(spec, kind) for spec in specs for kind in ATTACKS.make(spec).needs]
     runs = [(bench.setting.training.strategy, defence) for defence in ("none", *bench.setting.audit.defences)]
     if bench.setting.audit.central:
         runs.insert(0, ("central", "none"))
     runs = list(dict.fromkeys(runs))
+    shadowing = Shadowing(bench, folder.work / "shadows", engine, progress)
     for strategy, defence in progress.track(runs, "audit", len(runs)):
         trial = _train(bench, folder, engine, progress, strategy, defence)
         findings.append(_utility(trial))
@@ -40,10 +42,10 @@ def run_battery(
         if strategy == "central":
             continue
         for spec, kind in progress.track(attacks, f"attacks on {defence}", len(attacks)):
-            kept = trial.attack(spec, kind)
+            kept = trial.attack(spec, kind, shadowing)
             findings += [from_row(row) for row in kept["rows"]]
-            curves["roc"] += kept["roc"]
-            curves["gallery"] += kept["gallery"]
+            for name in ("roc", "gallery", "risk"):
+                curves[name] += kept[name]
     return findings, curves
 
 

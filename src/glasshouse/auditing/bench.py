@@ -22,12 +22,23 @@ from glasshouse.models.loading import check_output, load_model, load_weights
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """What an audit works on; `start` is the state its training begins with, shape (P,)."""
+    """What an audit works on; `start` is the state its training begins with, shape (P,).
+
+    `fresh_weights` says that the start was drawn at random, so that others can draw their own with `fresh`.
+    """
 
     setting: Setting
     split: Split
     model: nn.Module
     start: Tensor
+    fresh_weights: bool
+
+    def fresh(self, seed: int) -> Tensor:
+        """First weights for another model of the same kind, shape (P,)."""
+        if not self.fresh_weights:
+            return self.start
+        pool = self.split.pool
+        return read_vector(_drawn(self.setting.model.name, pool.shape, pool.classes, seed))
 
     def finding(self, **entries: Any) -> Finding:
         """A finding of this audit."""
@@ -58,13 +69,11 @@ def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = Non
     else:
         data = as_dataset(getattr(dataset, "name", "your data"), dataset, "the data set")
     shape, classes = data.train.shape, data.train.classes
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(setting.seed, "weights"))
-        if model is None:
-            network = load_model(setting.model.name, shape, classes)
-        else:
-            check_output(model, type(model).__name__, shape, classes)
-            network = deepcopy(model)
+    if model is None:
+        network = _drawn(setting.model.name, shape, classes, derive(setting.seed, "weights"))
+    else:
+        check_output(model, type(model).__name__, shape, classes)
+        network = deepcopy(model)
     if setting.model.weights:
         load_weights(network, setting.model.weights)
     named = setting.data.model_copy(update={"name": data.name})
@@ -84,7 +93,8 @@ def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = Non
         test=setting.data.test,
         seed=derive(setting.seed, "split"),
     )
-    return Bench(setting, holders, network, read_vector(network))
+    drawn = model is None and not setting.model.weights
+    return Bench(setting, holders, network, read_vector(network), drawn)
 
 
 def check_names(setting: Setting) -> None:
@@ -95,6 +105,13 @@ def check_names(setting: Setting) -> None:
         ATTACKS.make(attack)
     for defence in setting.audit.defences:
         make_defences(defence)
+
+
+def _drawn(name: str, shape: tuple[int, int, int], classes: int, seed: int) -> nn.Module:
+    """The network called `name` with first weights drawn from `seed`."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return load_model(name, shape, classes)
 
 
 def fingerprint(*tensors: Tensor) -> str:

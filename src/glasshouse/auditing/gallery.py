@@ -9,7 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from glasshouse.attacks.attack import AdversarialExamples, Evidence
-from glasshouse.auditing.scoring import Truth
+from glasshouse.auditing.truth import Truth
 from glasshouse.learning.evaluate import predict
 from glasshouse.store import write_bytes
 

@@ -6,25 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from glasshouse.attacks.attack import AdversarialExamples, CannotRun, LabelCounts, MembershipScores
+from glasshouse.attacks.attack import AdversarialExamples, CannotRun, LabelCounts, MembershipScores, Sources
 from glasshouse.attacks.labels.head import whole_counts
-from glasshouse.data.images import Images
+from glasshouse.auditing.truth import Truth
 from glasshouse.learning.evaluate import predict
+from glasshouse.measures.epsilon import epsilon_lower_bound
 from glasshouse.measures.estimate import Estimate, mean, proportion
-from glasshouse.measures.membership import auc, balanced_accuracy, chance_at_fpr, tpr_at_fpr
-
-
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """What the auditor knows: who of the candidates is a member, what each client holds, the final model."""
-
-    candidates: Images
-    member: np.ndarray
-    client_counts: np.ndarray
-    model: nn.Module
-    rng: torch.Generator
+from glasshouse.measures.membership import advantage, auc, balanced_accuracy, chance_at_fpr, tpr_at_fpr
 
 
 @dataclass(frozen=True)
@@ -46,11 +35,28 @@ def score(evidence: Any, truth: Truth) -> list[Score]:
 def _(evidence: MembershipScores, truth: Truth) -> list[Score]:
     if not np.isfinite(evidence.scores).all():
         raise CannotRun("the model's answers are not finite numbers")
-    outside = int((~truth.member).sum())
+    scores, decisions, member = evidence.scores, evidence.decisions, truth.member
+    outside = int((~member).sum())
+    made = [
+        Score("auc", auc(scores, member), 0.5),
+        Score("balanced-accuracy", balanced_accuracy(decisions, member), 0.5),
+        Score("advantage", advantage(decisions, member), 0.0),
+    ]
+    for fpr, shown in ((0.01, "1%"), (0.001, "0.1%"), (0.0001, "0.01%")):
+        found = tpr_at_fpr(scores, member, fpr)
+        made.append(Score(f"tpr-at-{shown}-fpr", found, chance_at_fpr(outside, fpr)))
+    if truth.batches is None:
+        made.append(Score("epsilon", epsilon_lower_bound(scores, member, _numpy(truth.rng)), 0.0))
+    return made
+
+
+@score.register
+def _(evidence: Sources, truth: Truth) -> list[Score]:
+    """Only members have a source; the blind guess always names the client that holds most of them."""
+    own = truth.holder[truth.member]
+    right = evidence.clients[truth.member] == own
     return [
-        Score("auc", auc(evidence.scores, truth.member), 0.5),
-        Score("balanced-accuracy", balanced_accuracy(evidence.decisions, truth.member), 0.5),
-        Score("tpr-at-1%-fpr", tpr_at_fpr(evidence.scores, truth.member, 0.01), chance_at_fpr(outside, 0.01)),
+        Score("source-accuracy", proportion(int(right.sum()), len(own)), np.bincount(own).max() / len(own))
     ]
 
 
@@ -98,6 +104,10 @@ def _check_bounds(evidence: AdversarialExamples, x: torch.Tensor) -> None:
 def overlap(counts: np.ndarray, held: np.ndarray) -> float:
     """The share of the labels counted right: 1 minus half the L1 distance over their number."""
     return float(1 - np.abs(counts - held).sum() / (2 * held.sum()))
+
+
+def _numpy(rng: torch.Generator) -> np.random.Generator:
+    return np.random.default_rng(int(torch.randint(2**31, (1,), generator=rng)))
 
 
 def _share(right: torch.Tensor) -> Estimate:

@@ -67,10 +67,24 @@ class TrainingTable(Table):
 class AttackTable(Table):
     """Which attacks run against which defences; the server's view of the first `observe` rounds is kept.
 
-    With `central` the same network is trained on all data in one place too, for comparison.
+    With `central` the same network is trained on all data in one place too, for comparison. Attacks that need
+    them share `shadows` shadow models, trained like the target or in one place, and if `adaptive` anew under
+    each defence.
     """
 
-    attacks: Names = ("loss-threshold", "gap", "fgsm", "label-counts", "saturated-head")
+    attacks: Names = (
+        "loss-threshold",
+        "gap",
+        "mia-bad",
+        "lira",
+        "rmia",
+        "loss-trajectory",
+        "gradient-alignment",
+        "source-inference",
+        "fgsm",
+        "label-counts",
+        "saturated-head",
+    )
     defences: Names = (
         "gaussian-noise(std=0.05)",
         "laplacian-noise(scale=0.05)",
@@ -82,6 +96,9 @@ class AttackTable(Table):
     )
     observe: int = Field(default=4, ge=1)
     central: bool = True
+    shadows: int = Field(default=8, ge=0)
+    shadow_training: Literal["like-target", "central"] = "like-target"
+    adaptive: bool = False
 
 
 class Setting(Table):

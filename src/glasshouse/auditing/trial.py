@@ -3,10 +3,9 @@
 import re
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from glasshouse.access import Access
 from glasshouse.attacks import ATTACKS
@@ -14,11 +13,14 @@ from glasshouse.attacks.attack import Attack, CannotRun, Evidence, Knowledge, Me
 from glasshouse.auditing.bench import Bench
 from glasshouse.auditing.gallery import pictures
 from glasshouse.auditing.grants import Grantor
-from glasshouse.auditing.scoring import Truth, score
+from glasshouse.auditing.risk import risks
+from glasshouse.auditing.scoring import score
+from glasshouse.auditing.shadowing import Shadowing
+from glasshouse.auditing.truth import Truth, establish
 from glasshouse.errors import BadInput
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History
-from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
+from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.measures.membership import roc
 from glasshouse.store import RunFolder
 
@@ -44,25 +46,22 @@ class Trial:
             for row in self.history.rounds
         ]
 
-    def attack(self, spec: str, kind: type[Access]) -> dict[str, Any]:
-        """The finding rows, ROC curve and pictures of one attack; read from the folder if they are there."""
+    def attack(self, spec: str, kind: type[Access], shadowing: Shadowing) -> dict[str, Any]:
+        """The finding rows, curves and pictures of one attack; read from the folder if they are there."""
         name = f"{slug(self.defence)}/{slug(spec)}-by-{slug(kind.adversary)}"
-        kept: dict[str, Any] = self.folder.cached(name, lambda: self._attack(spec, kind))
-        if not isinstance(kept, dict) or set(kept) != {"rows", "roc", "gallery"}:
+        kept: dict[str, Any] = self.folder.cached(name, lambda: self._attack(spec, kind, shadowing))
+        if not isinstance(kept, dict) or set(kept) != {"rows", "roc", "gallery", "risk"}:
             raise BadInput(f"{self.folder.work / name}.json is damaged; delete it and run again")
         return kept
 
-    def _attack(self, spec: str, kind: type[Access]) -> dict[str, Any]:
+    def _attack(self, spec: str, kind: type[Access], shadowing: Shadowing) -> dict[str, Any]:
         attack: Attack = ATTACKS.make(spec)
         seed = derive(self.bench.setting.seed, "attack", self.defence, spec, kind.adversary)
-        truth = self._truth(attack, seed)
-        everything = Knowledge(truth.candidates, self.bench.split.images("auxiliary"))
-        knowledge = everything.only(attack.told)
         labels = {"cell": f"{self.defence}/{spec}", "attack": spec, "defence": self.defence}
-        began = time.perf_counter()
         try:
-            if lacking := everything.missing(attack.told):
-                raise CannotRun(f"the setting keeps no images as {lacking}")
+            truth = establish(self.bench, attack, self.grantor.model, seed)
+            knowledge = self._knowledge(attack, truth, shadowing)
+            began = time.perf_counter()
             evidence = attack.run(self.grantor.grant(kind), knowledge, torch_rng(seed))
             seconds = round(time.perf_counter() - began, 3)
             scores = score(evidence, truth)
@@ -75,7 +74,7 @@ class Trial:
                 value=None,
                 assumes=(str(reason),),
             )
-            return {"rows": [empty.row()], "roc": [], "gallery": []}
+            return {"rows": [empty.row()], "roc": [], "gallery": [], "risk": []}
         rows = [
             self.bench.finding(
                 **labels,
@@ -92,30 +91,30 @@ class Trial:
             ).row()
             for result in scores
         ]
-        shown = pictures(evidence, truth, self.folder.path, slug(spec)) if self.defence == "none" else []
+        bare = self.defence == "none"
+        shown = pictures(evidence, truth, self.folder.path, slug(spec)) if bare else []
+        by_whom = labels | {"adversary": kind.adversary}
         return {
             "rows": rows,
-            "roc": [labels | curve for curve in _roc(evidence, truth)],
+            "roc": [by_whom | curve for curve in _roc(evidence, truth)],
             "gallery": [labels | picture for picture in shown],
+            "risk": [by_whom | entry for entry in (risks(evidence, truth) if bare else [])],
         }
 
-    def _truth(self, attack: Attack, seed: int) -> Truth:
-        """What the auditor knows.
-
-        Membership candidates are all members and non-members, in an order that tells nothing and is the same
-        for every attack and defence.
-        """
-        holders = self.bench.split
-        if attack.family == "membership":
-            positions = np.concatenate([holders.members, holders.nonmembers])
-            order = numpy_rng(self.bench.setting.seed, "candidates").permutation(len(positions))
-            candidates, member = holders.pool[positions[order]], order < len(holders.members)
-            if not len(holders.nonmembers):
-                candidates = candidates[:0]
-        else:
-            candidates, member = holders.images("test"), np.zeros(len(holders.test), dtype=bool)
-        counts = np.stack([holders.client(k).label_counts().numpy() for k in range(len(holders.clients))])
-        return Truth(candidates, member, counts, self.grantor.model, torch_rng(seed, "blind guess"))
+    def _knowledge(self, attack: Attack, truth: Truth, shadowing: Shadowing) -> Knowledge:
+        """What `attack` is told; shadow models are trained only where it asks for them."""
+        makers: dict[str, Callable[[], Any]] = {
+            "candidates": lambda: truth.candidates,
+            "auxiliary": lambda: self.bench.split.images("auxiliary"),
+            "shadows": lambda: shadowing.offline(self.defence),
+            "online_shadows": lambda: shadowing.online(self.defence),
+        }
+        told: dict[str, Any] = {}
+        for name in attack.told:
+            told[name] = makers[name]()
+            if not len(told[name]):
+                raise CannotRun(f"the setting keeps no images as {name}")
+        return Knowledge(**told, batches=truth.batches)
 
 
 def slug(text: str) -> str:

@@ -162,5 +162,7 @@ def _unpack(trained: Iterable[Trained], accuracies: list[float]) -> Iterator[Ten
 def _finished(history: History, plan: Plan) -> bool:
     if not history.rounds:
         return False
-    reached = plan.target_accuracy is not None and history.rounds[-1].acc_global >= plan.target_accuracy
+    reached = (
+        plan.target_accuracy is not None and (history.rounds[-1].acc_global or 0) >= plan.target_accuracy
+    )
     return reached or len(history.rounds) >= plan.rounds

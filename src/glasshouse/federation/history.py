@@ -15,11 +15,11 @@ from glasshouse.store import read_tensors, write_tensors
 
 @dataclass(frozen=True)
 class Round:
-    """One round's figures; `acc_local` is null where no local model was scored."""
+    """One round's figures; an accuracy is null where no model of its kind was scored."""
 
     number: int
     clients: tuple[int, ...]
-    acc_global: float
+    acc_global: float | None
     acc_local: float | None
 
 

@@ -39,9 +39,9 @@ class Examiner:
         parcel.remove()
         return torch.cat(parts)
 
-    def accuracy(self, vector: Tensor) -> float:
-        """The share of test images classified correctly."""
-        return self.hits(vector).double().mean().item()
+    def accuracy(self, vector: Tensor) -> float | None:
+        """The share of test images classified correctly; null where there are none."""
+        return self.hits(vector).double().mean().item() if self._count else None
 
 
 def _score(job: _Portion) -> Tensor:

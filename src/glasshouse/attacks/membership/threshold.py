@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores
-from glasshouse.data.images import Images
+from glasshouse.attacks.membership.signals import asked, given, losses
 from glasshouse.errors import BadInput
 
 
@@ -20,8 +20,7 @@ class Gap(Attack):
     told = ("candidates",)
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
-        assert knowledge.candidates is not None
-        candidates = knowledge.candidates
+        candidates = given(knowledge.candidates)
         correct = access.probabilities(candidates.x).argmax(1) == candidates.y
         return MembershipScores(correct.double().numpy(), correct.numpy())
 
@@ -44,14 +43,6 @@ class LossThreshold(Attack):
             raise BadInput(f"loss-threshold quantile = {self.quantile} is out of range; it lies in (0, 1)")
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
-        assert knowledge.candidates is not None
-        assert knowledge.auxiliary is not None
-        losses = cross_entropies(access, knowledge.candidates)
-        threshold = cross_entropies(access, knowledge.auxiliary).quantile(self.quantile)
-        return MembershipScores(-losses.numpy(), (losses < threshold).numpy())
-
-
-def cross_entropies(access: QueryAccess, images: Images) -> Tensor:
-    """The loss of each image under the model that `access` asks, double of shape (N,)."""
-    right = access.probabilities(images.x).double().gather(1, images.y[:, None]).squeeze(1)
-    return -right.clamp_min(1e-30).log()
+        candidates, auxiliary = given(knowledge.candidates), given(knowledge.auxiliary)
+        scores, known = (-losses(asked(access, images), images.y) for images in (candidates, auxiliary))
+        return MembershipScores(scores, scores > np.quantile(known, 1 - self.quantile))

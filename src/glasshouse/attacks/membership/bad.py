@@ -1,0 +1,102 @@
+"""MIA-BAD (Banerjee et al. 2023): the attack model is trained on the answers about whole batches.
+
+What the batches are for is easily mixed up, so there are three protocols. In `sample-sample` the attack model
+learns from single records and judges single records. In `batch-sample` it learns from batch means and judges
+single records, as its authors' code did. In `batch-batch` it learns from batch means and judges batches, each
+of which was trained on whole or not at all, as their Algorithm 1 reads.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from glasshouse.access import QueryAccess
+from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores
+from glasshouse.attacks.membership.batches import compose
+from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
+from glasshouse.attacks.membership.signals import asked, given, losses
+from glasshouse.data.images import Images
+from glasshouse.errors import BadInput
+from glasshouse.federation.shadows import Answers
+
+Features = Literal["loss", "confidences"]
+PROTOCOLS = ("sample-sample", "batch-sample", "batch-batch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MIABad(Attack):
+    """Trains an attack model on what shadow models say about batches they saw and batches they did not.
+
+    Features are the `loss`, or the `confidences` sorted from the highest; the `classifier` is the paper's
+    small `network`, or `logistic` regression. `fraction` is the share of members in a batch of `batch-batch`.
+    """
+
+    batch_size: int = 32
+    protocol: Literal["sample-sample", "batch-sample", "batch-batch"] = "batch-sample"
+    features: Features = "loss"
+    classifier: Kind = "network"
+    fraction: float = 1.0
+    family = "membership"
+    needs = (QueryAccess,)
+    told = ("candidates", "shadows")
+
+    def __post_init__(self) -> None:
+        allowed = {
+            "protocol": PROTOCOLS,
+            "features": ("loss", "confidences"),
+            "classifier": ("network", "logistic"),
+        }
+        for key, values in allowed.items():
+            if getattr(self, key) not in values:
+                raise BadInput(f"mia-bad {key} = {getattr(self, key)!r}; choose one of {', '.join(values)}")
+        check_batches("mia-bad", self.batch_size, self.fraction)
+
+    @property
+    def query_unit(self) -> int:
+        return self.batch_size if self.protocol == "batch-batch" else 1
+
+    @property
+    def member_share(self) -> float:
+        return self.fraction
+
+    def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
+        candidates, shadows = given(knowledge.candidates), given(knowledge.shadows)
+        inside, outside = self._attack_set(shadows.auxiliary, rng)
+        numpy_rng = np.random.default_rng(int(torch.randint(2**31, (1,), generator=rng)))
+        attack_model = Classifier(self.classifier, *balanced(inside, outside, numpy_rng), rng)
+        questions = features(asked(access, candidates), candidates, self.features)
+        if self.query_unit > 1:
+            questions = questions[given(knowledge.batches)].mean(1)
+        scores = attack_model.log_odds(questions)
+        return MembershipScores(scores, scores > 0)
+
+    def _attack_set(self, answers: Answers, rng: torch.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """The features of what shadow models saw, and of what they did not: single records or batch means."""
+        size = 1 if self.protocol == "sample-sample" else self.batch_size
+        share = self.fraction if self.protocol == "batch-batch" else 1.0
+        numpy_rng = np.random.default_rng(int(torch.randint(2**31, (1,), generator=rng)))
+        pairs = []
+        for k in range(len(answers)):
+            values = features(answers.log_probabilities(k), answers.images, self.features)
+            seen, unseen = np.flatnonzero(answers.inside[k]), np.flatnonzero(answers.tested[k])
+            chosen = compose(seen, unseen, size, share, numpy_rng)
+            pairs.append(tuple(values[batches].mean(1) for batches in chosen))
+        inside, outside = (np.concatenate(side) for side in zip(*pairs))
+        return inside, outside
+
+
+def features(log_probabilities: np.ndarray, images: Images, kind: Features) -> np.ndarray:
+    """The features of each record, shape (N, d): its loss, or its confidences from the highest down."""
+    if kind == "loss":
+        return losses(log_probabilities, images.y)[:, None]
+    return np.asarray(np.exp(-np.sort(-log_probabilities, axis=1)))
+
+
+def check_batches(name: str, batch_size: int, fraction: float) -> None:
+    """Refuse sizes and shares that make no batches."""
+    if batch_size < 1:
+        raise BadInput(f"{name} batch_size = {batch_size} is out of range; it is at least 1")
+    if not 0 < fraction <= 1:
+        raise BadInput(f"{name} fraction = {fraction} is out of range; it lies in (0, 1]")

@@ -1,0 +1,30 @@
+"""Records in batches: an answer about a batch is the mean of the answers about its records."""
+
+import numpy as np
+
+from glasshouse.attacks.attack import CannotRun
+
+
+def compose(
+    inside: np.ndarray, outside: np.ndarray, size: int, share: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Disjoint batches of `size` from the positions inside and outside: as member and as other batches.
+
+    A member batch has the `share` of its records from inside, at least one, and the rest from outside; the
+    other batches have none. Both are as many as possible, each of shape (batches, size).
+    """
+    members = max(1, round(share * size))
+    fillers = size - members
+    inside, outside = rng.permutation(inside), rng.permutation(outside)
+    count = len(inside) // members
+    if fillers:  # as many of the others as there are members' batches, if they suffice
+        count = min(count, max(1, len(outside) // (fillers + size)))
+    spare = outside[count * fillers :]
+    rest = len(spare) // size
+    if not count or not rest:
+        raise CannotRun(
+            f"{len(inside)} members and {len(outside)} others do not fill batches of {size} on both sides"
+        )
+    own = inside[: count * members].reshape(count, members)
+    filling = outside[: count * fillers].reshape(count, fillers)
+    return np.concatenate([own, filling], axis=1), spare[: rest * size].reshape(rest, size)

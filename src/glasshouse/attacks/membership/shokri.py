@@ -1,0 +1,54 @@
+"""The first membership attack on black boxes (Shokri et al. 2017): an attack model for each class."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from glasshouse.access import QueryAccess
+from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, MembershipScores
+from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
+from glasshouse.attacks.membership.signals import asked, given
+from glasshouse.errors import BadInput
+
+FEWEST = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shokri(Attack):
+    """Trains an attack model for each class on the confidences of shadow models.
+
+    A class with fewer than ten records on either side is judged by a model for all classes together.
+    """
+
+    classifier: Kind = "network"
+    family = "membership"
+    needs = (QueryAccess,)
+    told = ("candidates", "shadows")
+
+    def __post_init__(self) -> None:
+        if self.classifier not in ("network", "logistic"):
+            raise BadInput(f"shokri classifier = {self.classifier!r}; choose one of network, logistic")
+
+    def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
+        candidates, shadows = given(knowledge.candidates), given(knowledge.shadows)
+        answers = shadows.auxiliary
+        numpy_rng = np.random.default_rng(int(torch.randint(2**31, (1,), generator=rng)))
+        every = np.concatenate([np.exp(answers.log_probabilities(k)) for k in range(len(answers))])
+        y = np.tile(answers.images.y.numpy(), len(answers))
+        inside, outside = answers.inside.ravel(), answers.tested.ravel()
+        if not inside.any() or not outside.any():
+            raise CannotRun("the shadow models have no training or no test set of their own")
+
+        def attack_model(among: np.ndarray) -> Classifier:
+            data = balanced(every[inside & among], every[outside & among], numpy_rng)
+            return Classifier(self.classifier, *data, rng)
+
+        questions, own = np.exp(asked(access, candidates)), candidates.y.numpy()
+        scores = np.empty(len(own))
+        for label in np.unique(own):
+            among = y == label
+            enough = min((inside & among).sum(), (outside & among).sum()) >= FEWEST
+            model = attack_model(among if enough else np.ones_like(among))
+            scores[own == label] = model.log_odds(questions[own == label])
+        return MembershipScores(scores, scores > 0)

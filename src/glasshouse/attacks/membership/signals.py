@@ -1,0 +1,46 @@
+"""What a model's answer about a record says of membership: its loss, and the log-odds of its label."""
+
+from typing import TypeVar
+
+import numpy as np
+from scipy.special import logsumexp
+from torch import Tensor
+
+from glasshouse.access import QueryAccess
+from glasshouse.data.images import Images
+from glasshouse.federation.shadows import Answers
+
+TINY = 1e-300
+T = TypeVar("T")
+
+
+def given(value: T | None) -> T:
+    """What an attack is told in any case, because it asked for it."""
+    assert value is not None
+    return value
+
+
+def asked(access: QueryAccess, images: Images) -> np.ndarray:
+    """The target's log-probabilities for the images, double of shape (N, classes)."""
+    probabilities: Tensor = access.probabilities(images.x)
+    log_probabilities: np.ndarray = probabilities.double().clamp_min(TINY).log().numpy()
+    return log_probabilities
+
+
+def losses(log_probabilities: np.ndarray, y: Tensor) -> np.ndarray:
+    """The cross-entropy of each record, shape (N,)."""
+    return np.asarray(-log_probabilities[np.arange(len(y)), y.numpy()])
+
+
+def log_odds(log_probabilities: np.ndarray, y: Tensor) -> np.ndarray:
+    """log p_y - log(1 - p_y) for each record, shape (N,), exact where p_y is close to 1."""
+    rows = np.arange(len(y))
+    others = log_probabilities.copy()
+    others[rows, y.numpy()] = -np.inf
+    odds: np.ndarray = log_probabilities[rows, y.numpy()] - logsumexp(others, axis=1)
+    return odds
+
+
+def shadow_log_odds(answers: Answers) -> np.ndarray:
+    """The log-odds of each record under each shadow, shape (k, N)."""
+    return np.stack([log_odds(answers.log_probabilities(k), answers.images.y) for k in range(len(answers))])

@@ -1,0 +1,38 @@
+"""Whose records an attack finds, and when: membership risk client by client and round by round."""
+
+from typing import Any
+
+import numpy as np
+
+from glasshouse.attacks.attack import Evidence, MembershipScores
+from glasshouse.auditing.truth import Truth
+from glasshouse.measures.membership import auc
+
+
+def risks(evidence: Evidence, truth: Truth) -> list[dict[str, Any]]:
+    """The AUC on each client's members, and after each observed round, where the attack says so much.
+
+    A client's members stand against all non-members. An attack that knows clients apart is taken at its word
+    about each; of any other, the one score it gives a record counts.
+    """
+    if not isinstance(evidence, MembershipScores) or truth.batches is not None:
+        return []
+    clients = len(truth.client_counts)
+    scores = evidence.by_client if evidence.by_client is not None else [evidence.scores] * clients
+    rows = [_risk("client", k, scores[k], truth.holder == k, truth) for k in range(clients)]
+    rows += [_risk("round", number, own, truth.member, truth) for number, own in evidence.by_round.items()]
+    return rows
+
+
+def _risk(kind: str, index: int, scores: np.ndarray, inside: np.ndarray, truth: Truth) -> dict[str, Any]:
+    chosen = inside | ~truth.member
+    found = auc(scores[chosen], inside[chosen])
+    return {
+        "kind": kind,
+        "index": index,
+        "value": found.value,
+        "low": found.low,
+        "high": found.high,
+        "chance": 0.5,
+        "n": found.n,
+    }

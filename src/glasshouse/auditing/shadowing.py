@@ -1,0 +1,107 @@
+"""Shadow models for an audit: what a setting says of them, trained at most once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from glasshouse.attacks.attack import CannotRun
+from glasshouse.auditing.bench import Bench
+from glasshouse.auditing.truth import suspects
+from glasshouse.data.images import Images
+from glasshouse.federation.shadows import (
+    Answers,
+    Shadows,
+    ShadowSet,
+    Training,
+    online_sets,
+    shadow_sets,
+    train_shadows,
+)
+from glasshouse.learning.engine import Engine
+from glasshouse.learning.seeds import derive, numpy_rng
+from glasshouse.progress import Progress
+
+FEWEST_AUXILIARY = 10
+
+
+class Shadowing:
+    """Trains shadow models on the auxiliary images, or on the candidates, and keeps their answers."""
+
+    def __init__(self, bench: Bench, cache: Path, engine: Engine, progress: Progress) -> None:
+        self._bench = bench
+        self._cache = cache
+        self._engine = engine
+        self._progress = progress
+        self._kept: dict[tuple[str, str], Shadows] = {}
+        auxiliary, (candidates, _) = bench.split.images("auxiliary"), suspects(bench)
+        self._auxiliary = len(auxiliary)
+        self._pool = _joined(auxiliary, candidates)
+
+    def offline(self, defence: str) -> Shadows:
+        """Shadows on parts of the auxiliary images; no candidate is among their training data."""
+        if self._auxiliary < FEWEST_AUXILIARY:
+            raise CannotRun(f"{self._auxiliary} auxiliary images are too few to train shadow models on")
+        master, members = np.arange(self._auxiliary), len(self._bench.split.members)
+        return self._train("offline", defence, lambda count, rng: shadow_sets(master, members, count, rng))
+
+    def online(self, defence: str) -> Shadows:
+        """Shadows on halves of the candidates, so that half of the shadows saw each of them."""
+        candidates = np.arange(self._auxiliary, len(self._pool))
+        return self._train("online", defence, lambda count, rng: online_sets(candidates, count, rng))
+
+    def _train(
+        self, kind: str, defence: str, draw: Callable[[int, np.random.Generator], list[ShadowSet]]
+    ) -> Shadows:
+        setting = self._bench.setting
+        count = setting.audit.shadows
+        if not count:
+            raise CannotRun("the setting trains no shadow models (audit.shadows = 0)")
+        training = self._training(defence)
+        key = (kind, training.defences)
+        if key not in self._kept:
+            sets = draw(count, numpy_rng(setting.seed, "shadow sets", kind))
+            answers = train_shadows(
+                self._bench.model,
+                self._bench.fresh,
+                training,
+                self._pool,
+                sets,
+                engine=self._engine,
+                seed=derive(setting.seed, "shadows", kind),
+                cache=self._cache,
+                progress=self._progress,
+            )
+            self._kept[key] = self._shadows(kind, training, answers, sets)
+        return self._kept[key]
+
+    def _training(self, defence: str) -> Training:
+        """How the target was trained, or the same number of epochs in one place."""
+        setting = self._bench.setting
+        training, audit = setting.training, setting.audit
+        federated = audit.shadow_training == "like-target"
+        by_user = setting.data.partition.startswith("by-user")
+        return Training(
+            recipe=training.recipe(),
+            rounds=training.rounds,
+            clients=len(self._bench.split.clients) if federated else 1,
+            fraction=training.fraction if federated else 1.0,
+            partition="iid" if by_user or not federated else setting.data.partition,
+            strategy=training.strategy if federated else "fedavg",
+            defences=defence if audit.adaptive else "none",
+        )
+
+    def _shadows(self, kind: str, training: Training, answers: Answers, sets: list[ShadowSet]) -> Shadows:
+        source = "auxiliary images" if kind == "offline" else "of the records in question themselves"
+        told = (
+            f"{len(sets)} shadow models of the same network, trained {training.described()}, "
+            f"each on {len(sets[0].train)} {source}"
+        )
+        start = "" if self._bench.fresh_weights else ", from the target's own first weights"
+        cut = self._auxiliary
+        return Shadows(answers.about(slice(cut)), answers.about(slice(cut, None)), told + start)
+
+
+def _joined(first: Images, second: Images) -> Images:
+    return Images(torch.cat([first.x, second.x]), torch.cat([first.y, second.y]), first.classes, first.names)

@@ -1,0 +1,73 @@
+"""What the auditor knows and no attack is told."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from glasshouse.attacks.attack import Attack
+from glasshouse.attacks.membership.batches import compose
+from glasshouse.auditing.bench import Bench
+from glasshouse.data.images import Images
+from glasshouse.learning.seeds import numpy_rng, torch_rng
+
+ABOUT_RECORDS = ("membership", "source")
+"""The families whose candidates are members and non-members; those of the others are test images."""
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The candidates, and what is true of them and of the clients.
+
+    `holder` is the number of the client that holds each candidate, -1 for non-members, shape (N,). Where the
+    questions are about batches, shape (G, B), `member` has shape (G,), else (N,). `client_counts` are the
+    labels of each client, shape (clients, classes).
+    """
+
+    candidates: Images
+    holder: np.ndarray
+    member: np.ndarray
+    client_counts: np.ndarray
+    model: nn.Module
+    rng: torch.Generator
+    batches: np.ndarray | None = None
+
+
+def establish(bench: Bench, attack: Attack, model: nn.Module, seed: int) -> Truth:
+    """The truth about one attack on the final `model`."""
+    held = bench.split
+    if attack.family in ABOUT_RECORDS:
+        candidates, holder = suspects(bench)
+        batches, member = _questions(attack, holder, bench.setting.seed)
+    else:
+        candidates, holder = held.images("test"), np.full(len(held.test), -1)
+        batches, member = None, holder >= 0
+    counts = np.stack([held.client(k).label_counts().numpy() for k in range(len(held.clients))])
+    return Truth(candidates, holder, member, counts, model, torch_rng(seed, "blind guess"), batches)
+
+
+def suspects(bench: Bench) -> tuple[Images, np.ndarray]:
+    """All members and non-members, in an order that tells nothing and is the same for every attack.
+
+    With each comes the number of the client that holds it, or -1. None, where there are no non-members.
+    """
+    held = bench.split
+    if not len(held.nonmembers):
+        return held.pool[:0], np.empty(0, dtype=np.int64)
+    positions = np.concatenate([*held.clients, held.nonmembers])
+    sizes = [len(own) for own in held.clients]
+    holder = np.repeat([*range(len(sizes)), -1], [*sizes, len(held.nonmembers)])
+    order = numpy_rng(bench.setting.seed, "candidates").permutation(len(positions))
+    return held.pool[positions[order]], holder[order]
+
+
+def _questions(attack: Attack, holder: np.ndarray, seed: int) -> tuple[np.ndarray | None, np.ndarray]:
+    """The batches that are asked about, if they are, and whether each record or batch was trained on."""
+    if attack.query_unit == 1 or not len(holder):
+        return None, holder >= 0
+    rng = numpy_rng(seed, "questions", attack.query_unit)
+    sides = np.flatnonzero(holder >= 0), np.flatnonzero(holder < 0)
+    inside, outside = compose(*sides, attack.query_unit, attack.member_share, rng)
+    order = rng.permutation(len(inside) + len(outside))
+    return np.concatenate([inside, outside])[order], order < len(inside)

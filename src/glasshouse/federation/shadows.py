@@ -1,0 +1,223 @@
+"""Shadow models: trained as the target is thought to have been, on sets of one's own; only answers remain."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import log_softmax
+from torch import Tensor, nn
+
+from glasshouse.data.images import Images
+from glasshouse.data.partitions import partition as divide
+from glasshouse.data.split import Split
+from glasshouse.defences import make_defences
+from glasshouse.federation.federation import Federation, Plan
+from glasshouse.federation.strategies import STRATEGIES
+from glasshouse.learning.cpu import laid_out
+from glasshouse.learning.engine import Engine
+from glasshouse.learning.evaluate import predict
+from glasshouse.learning.layout import write_vector
+from glasshouse.learning.recipe import Recipe
+from glasshouse.learning.seeds import derive
+from glasshouse.learning.shared import Shared
+from glasshouse.progress import Progress
+from glasshouse.store import read_tensors, write_tensors
+
+NOBODY = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How a model came about: over `clients` in `rounds`, or with one client in one place."""
+
+    recipe: Recipe
+    rounds: int = 1
+    clients: int = 1
+    fraction: float = 1.0
+    partition: str = "iid"
+    strategy: str = "fedavg"
+    defences: str = "none"
+
+    def described(self) -> str:
+        """The way of training in words."""
+        where = "in one place" if self.clients == 1 else f"as federations of {self.clients} clients"
+        under = "" if self.defences == "none" else f" under {self.defences}"
+        return f"{where} for {self.rounds} x {self.recipe.epochs} epochs{under}"
+
+
+@dataclass(frozen=True, eq=False)
+class ShadowSet:
+    """What one shadow has: positions of the images it is trained on, and of those kept for its test."""
+
+    train: np.ndarray
+    test: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What k models say about N images: `logits` of shape (k, N, classes), float32.
+
+    `inside` and `tested`, bool of shape (k, N), say which images are in each model's training and test set.
+    """
+
+    images: Images
+    logits: np.ndarray
+    inside: np.ndarray
+    tested: np.ndarray
+
+    def log_probabilities(self, model: int) -> np.ndarray:
+        """The answers of one model, double of shape (N, classes)."""
+        answers: np.ndarray = log_softmax(self.logits[model].astype(np.float64), axis=1)
+        return answers
+
+    def __len__(self) -> int:
+        """How many models there are."""
+        return len(self.logits)
+
+    def about(self, which: slice) -> "Answers":
+        """The answers about some of the images."""
+        return Answers(
+            self.images[which], self.logits[:, which], self.inside[:, which], self.tested[:, which]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Shadows:
+    """The answers of shadow models about the auxiliary images and about the candidates."""
+
+    auxiliary: Answers
+    candidates: Answers
+    described: str
+
+    def __len__(self) -> int:
+        """How many models there are."""
+        return len(self.candidates)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stage:
+    """What all shadows of one call share; each worker receives it once."""
+
+    model: nn.Module
+    training: Training
+    pool: Shared
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    stage: Shared
+    start: Tensor
+    train: np.ndarray
+    seed: int
+
+
+def train_shadows(
+    model: nn.Module,
+    start: Callable[[int], Tensor],
+    training: Training,
+    pool: Images,
+    sets: Sequence[ShadowSet],
+    *,
+    engine: Engine,
+    seed: int = 0,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> Answers:
+    """Train a model on the images of each set, positions in `pool`, and ask each about the whole pool.
+
+    `start` gives the first weights, shape (P,), for a seed. The models themselves are never kept: a worker
+    trains one, asks it and forgets it. With `cache`, a folder, answers are written there under a signature of
+    everything that decides them, and a model whose answers are there is not trained again.
+    """
+    seeds = [derive(seed, "shadow", number) for number in range(len(sets))]
+    common = _digest(model, training, pool)
+    logits = np.empty((len(sets), len(pool), pool.classes), dtype=np.float32)
+    files: dict[int, Path] = {}
+    if cache is not None:
+        for k, (own, own_seed) in enumerate(zip(sets, seeds)):
+            files[k] = cache / f"{_signature(common, own, own_seed, start(own_seed))}.safetensors"
+    done = [k for k, file in files.items() if file.exists()]
+    missing = [k for k in range(len(sets)) if k not in done]
+    for k in done:
+        logits[k] = read_tensors(files[k])[0]["logits"].numpy()
+    stage = engine.share(_Stage(laid_out(deepcopy(model)), training, engine.share_images(pool)))
+    jobs = (_Job(stage, start(seeds[k]), sets[k].train, seeds[k]) for k in missing)
+    arriving = zip(missing, engine.map(_train, jobs))
+    for k, answers in (progress or Progress(quiet=True)).track(arriving, "shadow models", len(missing)):
+        logits[k] = answers
+        if k in files:
+            write_tensors(files[k], {"logits": torch.from_numpy(answers)})
+    inside, tested = (np.zeros(logits.shape[:2], dtype=bool) for _ in range(2))
+    for k, own in enumerate(sets):
+        inside[k, own.train] = True
+        tested[k, own.test] = True
+    return Answers(pool, logits, inside, tested)
+
+
+def shadow_sets(
+    master: np.ndarray, members: int, count: int, rng: np.random.Generator, *, share: float = 0.9
+) -> list[ShadowSet]:
+    """`count` overlapping but different sets, each a random `share` of the positions `master`.
+
+    Two thirds of each, but no more than the target's `members`, are for training and the rest for its test.
+    """
+    size = int(share * len(master))
+    trained = min(members, size * 2 // 3)
+    drawn = [rng.permutation(master)[:size] for _ in range(count)]
+    return [ShadowSet(np.sort(own[:trained]), np.sort(own[trained:])) for own in drawn]
+
+
+def online_sets(candidates: np.ndarray, count: int, rng: np.random.Generator) -> list[ShadowSet]:
+    """Sets such that each candidate is in the training set of half of the shadows: pairs of complements."""
+    sets: list[ShadowSet] = []
+    while len(sets) < count:
+        first, second = (np.sort(half) for half in np.array_split(rng.permutation(candidates), 2))
+        sets += [ShadowSet(first, second), ShadowSet(second, first)]
+    return sets[:count]
+
+
+def _train(job: _Job) -> np.ndarray:
+    """One shadow from start to end, in one worker: the answers of its model, shape (N, classes)."""
+    stage: _Stage = job.stage.get()
+    pool: Images = stage.pool.get()
+    training = stage.training
+    hands = divide(
+        training.partition, pool.y.numpy()[job.train], training.clients, derive(job.seed, "clients")
+    )
+    held = Split(pool, tuple(job.train[hand] for hand in hands), NOBODY, NOBODY, NOBODY)
+    federation = Federation(
+        stage.model,
+        held,
+        training.recipe,
+        engine=Engine(1),
+        strategy=STRATEGIES.make(training.strategy),
+        defences=make_defences(training.defences),
+        seed=job.seed,
+    )
+    history = federation.run(job.start, Plan(rounds=training.rounds, fraction=training.fraction))
+    write_vector(stage.model, history.vector)
+    answers: np.ndarray = predict(stage.model, pool.x).numpy()
+    return answers
+
+
+def _digest(model: nn.Module, training: Training, pool: Images) -> Any:
+    """What all shadows of one call have in common."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"{model} {dataclasses.astuple(training)}".encode())
+    for tensor in (pool.x, pool.y):
+        digest.update(tensor.contiguous().numpy().data)
+    return digest
+
+
+def _signature(common: Any, own: ShadowSet, seed: int, start: Tensor) -> str:
+    """A name for everything that decides one shadow's answers."""
+    digest = common.copy()
+    digest.update(f"{seed} {own.train.tolist()}".encode())
+    digest.update(start.contiguous().numpy().data)
+    return str(digest.hexdigest())

@@ -1,0 +1,182 @@
+"""Whether a leak is more than luck: across target models, against another attack, against shuffled truth."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from glasshouse.errors import BadInput
+from glasshouse.measures.estimate import LEVEL, Estimate, clopper_pearson, combined, mean
+from glasshouse.measures.membership import auc, placements
+
+Group = tuple[np.ndarray, np.ndarray]
+"""The scores (or decisions) on one target model's records, and which of them are members."""
+
+Statistic = Callable[[np.ndarray, np.ndarray], Estimate]
+
+RECORDS_ONLY = "the interval covers the choice of records, not the luck of training"
+
+
+def clustered(
+    statistic: Statistic,
+    groups: Sequence[Group],
+    rng: np.random.Generator,
+    draws: int = 2000,
+    *,
+    pool: bool = False,
+    bounds: tuple[float, float] = (0.0, 1.0),
+) -> Estimate:
+    """A statistic over several target models, its interval for another choice of targets *and* records.
+
+    The mean of the targets' own statistics; with `pool` the statistic of all their records together, which
+    reaches the low false positive rates that no target alone resolves (the scores must be comparable). `n`
+    counts the targets. The interval is the value ± t(G-1) standard errors, cut to `bounds`.
+
+    Only whole targets are resampled. What the records of a target add is already in the spread between
+    targets: drawing records again within them counts it twice, and the interval covers far too often. The
+    standard error of a mean needs no draws; that of a pooled statistic is the spread of `draws` resamples
+    times sqrt(G / (G - 1)), since G resampled targets spread too little by that factor.
+
+    One target, or targets that agree to the last digit, leave only the statistic's own interval: see `note`.
+    """
+    count = len(groups)
+    if pool:
+        whole = statistic(*_pooled(groups))
+        spread = _resampled_spread(statistic, groups, rng, draws)
+    else:
+        each = [statistic(*group) for group in groups]
+        whole = combined(each, [1 / count] * count)
+        spread = _standard_error(each)
+    if whole.value is None:
+        return whole
+    if spread == 0:
+        return replace(whole, n=count, note=RECORDS_ONLY)
+    half = float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * spread
+    return Estimate(
+        whole.value, max(bounds[0], whole.value - half), min(bounds[1], whole.value + half), count
+    )
+
+
+def paired(
+    a: Sequence[float], b: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, math.inf)
+) -> Estimate:
+    """How much more `a` is than `b` on the mean over the same targets, with the paired t interval.
+
+    >>> paired([0.75, 0.5], [0.5, 0.25]).value
+    0.25
+    """
+    return mean([x - y for x, y in zip(a, b, strict=True)], bounds=bounds)
+
+
+def auc_difference(a: np.ndarray, b: np.ndarray, member: np.ndarray) -> Estimate:
+    """How much larger the AUC of the scores `a` is than that of `b` on the same records.
+
+    The variance is DeLong's for correlated curves: that of the differences of the placements. Where both
+    attacks separate fully it says nothing, and the two AUCs' own intervals are combined as if independent.
+    """
+    (above_a, below_a), (above_b, below_b) = placements(a, member), placements(b, member)
+    above, below = above_a - above_b, below_a - below_b
+    m, n = len(above), len(below)
+    if min(m, n) < 2 or {float(above_a.mean()), float(above_b.mean())} <= {0.0, 1.0}:
+        return replace(combined([auc(a, member), auc(b, member)], [1.0, -1.0]), n=m + n)
+    value = float(above_a.mean() - above_b.mean())
+    half = float(stats.norm.ppf((1 + LEVEL) / 2)) * math.sqrt(above.var(ddof=1) / m + below.var(ddof=1) / n)
+    return Estimate(value, max(-1.0, value - half), min(1.0, value + half), m + n)
+
+
+def decision_difference(a: np.ndarray, b: np.ndarray, member: np.ndarray) -> Estimate:
+    """How much larger the balanced accuracy of the decisions `a` is than that of `b` on the same records."""
+    found = _share_difference(a[member], b[member])
+    spared = _share_difference(~a[~member], ~b[~member])
+    return combined([found, spared], [0.5, 0.5])
+
+
+@dataclass(frozen=True)
+class PermutationNull:
+    """What a statistic comes to when membership is shuffled: its mean, its 95% quantile, and a p-value.
+
+    `p_value` is the one-sided (1 + shuffles at least as high as observed) / (1 + `draws`).
+    """
+
+    p_value: float
+    mean: float
+    high: float
+    draws: int
+
+
+def permutation_null(
+    statistic: Statistic, scores: np.ndarray, member: np.ndarray, rng: np.random.Generator, draws: int = 1000
+) -> PermutationNull:
+    """Compare a statistic with itself under `draws` shuffles of who is a member.
+
+    The AUC is computed from ranks taken once, since shuffling changes who holds a rank but not the ranks.
+    """
+    if statistic is auc:
+        observed, null = _rank_sum_null(scores, member, rng, draws)
+    else:
+        observed = _value(statistic(scores, member))
+        null = np.array([_value(statistic(scores, rng.permutation(member))) for _ in range(draws)])
+    p_value = (1 + int((null >= observed).sum())) / (1 + draws)
+    return PermutationNull(p_value, float(null.mean()), float(np.quantile(null, LEVEL)), draws)
+
+
+def _rank_sum_null(
+    scores: np.ndarray, member: np.ndarray, rng: np.random.Generator, draws: int
+) -> tuple[float, np.ndarray]:
+    """The AUC and its values under shuffles: the members' rank sum above its least, in shares of m n."""
+    ranks = stats.rankdata(scores)
+    m = int(member.sum())
+    sums = [rng.choice(ranks, m, replace=False, shuffle=False).sum() for _ in range(draws)]
+    areas = (np.array([ranks[member].sum(), *sums]) - m * (m + 1) / 2) / (m * (len(ranks) - m))
+    return float(areas[0]), areas[1:]
+
+
+def _value(estimate: Estimate) -> float:
+    if estimate.value is None:
+        raise BadInput(f"a permutation test needs a value, but it is {estimate.note}; give more records")
+    return estimate.value
+
+
+def _pooled(groups: Sequence[Group]) -> Group:
+    return np.concatenate([scores for scores, _ in groups]), np.concatenate([member for _, member in groups])
+
+
+def _standard_error(each: Sequence[Estimate]) -> float:
+    """That of the mean of the targets' values; 0 where they do not differ."""
+    values = [estimate.value for estimate in each if estimate.value is not None]
+    return float(stats.sem(values)) if len(set(values)) > 1 else 0.0
+
+
+def _resampled_spread(
+    statistic: Statistic, groups: Sequence[Group], rng: np.random.Generator, draws: int
+) -> float:
+    """The standard error of a pooled statistic by resampling whole targets; 0 where they do not differ."""
+    count = len(groups)
+    if count == 1:
+        return 0.0
+    chosen = rng.integers(count, size=(draws, count))
+    resampled = [statistic(*_pooled([groups[i] for i in row])).value for row in chosen]
+    values = [value for value in resampled if value is not None]
+    return float(np.std(values, ddof=1)) * math.sqrt(count / (count - 1)) if len(set(values)) > 1 else 0.0
+
+
+def _share_difference(a: np.ndarray, b: np.ndarray) -> Estimate:
+    """The difference of two shares of the same records.
+
+    The square-root rule for dependent shares: the distance to an end is the third side of the triangle whose
+    sides are the distances of the two exact intervals and whose angle has their correlation as its cosine.
+    """
+    n = len(a)
+    p, q = int(a.sum()) / n, int(b.sum()) / n
+    (p_low, p_high), (q_low, q_high) = clopper_pearson(int(a.sum()), n), clopper_pearson(int(b.sum()), n)
+    varied = 0 < p < 1 and 0 < q < 1
+    correlation = float(np.corrcoef(a, b)[0, 1]) if varied else 0.0
+    low = p - q - _third_side(p - p_low, q_high - q, correlation)
+    high = p - q + _third_side(p_high - p, q - q_low, correlation)
+    return Estimate(p - q, low, high, n)
+
+
+def _third_side(one: float, other: float, cosine: float) -> float:
+    return math.sqrt(max(0.0, one**2 + other**2 - 2 * cosine * one * other))

@@ -1,12 +1,30 @@
+import doctest
 import math
+import time
 
 import numpy as np
 import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from glasshouse.measures.estimate import clopper_pearson, mean, proportion
-from glasshouse.measures.membership import auc, balanced_accuracy, chance_at_fpr, roc, tpr_at_fpr
+from glasshouse.measures import comparing, epsilon, estimate, membership
+from glasshouse.measures.estimate import Estimate, clopper_pearson, combined, mean, proportion
+from glasshouse.measures.membership import (
+    accuracy_at_mix,
+    advantage,
+    auc,
+    balanced_accuracy,
+    chance_at_fpr,
+    majority_rate,
+    null_curve,
+    roc,
+    tpr_at_fpr,
+)
+
+
+@pytest.mark.parametrize("module", [comparing, epsilon, estimate, membership])
+def test_the_examples_in_the_docstrings_hold(module):
+    assert doctest.testmod(module).failed == 0
 
 
 def test_exact_intervals_match_their_closed_form_at_the_ends():
@@ -48,11 +66,85 @@ def test_random_scores_give_an_auc_of_one_half_within_the_interval():
     assert np.mean([e.low <= 0.5 <= e.high for e in estimates]) == pytest.approx(0.95, abs=0.02)
 
 
+def test_the_interval_of_the_auc_covers_what_the_distributions_give():
+    rng = np.random.default_rng(0)
+    member = np.arange(200) < 80
+    true = stats.norm.cdf(1 / math.sqrt(2))
+    estimates = [auc(rng.normal(member * 1.0), member) for _ in range(2000)]
+    assert np.mean([e.low <= true <= e.high for e in estimates]) == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 16])
+def test_means_of_gaussian_scores_lie_on_the_null_curve(batch):
+    rng = np.random.default_rng(0)
+    single = stats.norm.cdf(0.3 / math.sqrt(2))
+    member = np.arange(20_000) < 10_000
+    batches = rng.normal(member * 0.3, size=(batch, 20_000)).mean(axis=0)
+    assert null_curve(single, batch) == pytest.approx(auc(batches, member).value, abs=0.01)
+
+
+def test_the_null_curve_maps_an_interval_end_by_end_and_keeps_what_is_missing():
+    curve = null_curve(Estimate(0.6, 0.0, 1.0, 10), 9)
+    assert (curve.value, curve.low, curve.high, curve.n) == (null_curve(0.6, 9), 0.0, 1.0, 10)
+    missing = Estimate(None, None, None, 3, "too few")
+    assert null_curve(missing, 9) == missing
+
+
 def test_always_saying_member_is_chance_whatever_the_mix():
     member = np.arange(60) < 50
     estimate = balanced_accuracy(np.ones(60, dtype=bool), member)
     assert estimate.value == 0.5
     assert estimate.low < 0.5 < estimate.high
+
+
+def test_always_saying_member_has_no_advantage():
+    estimate = advantage(np.ones(60, dtype=bool), np.arange(60) < 50)
+    assert estimate.value == 0.0
+    assert estimate.low < 0.0 < estimate.high
+
+
+@pytest.mark.parametrize("mix", [0.1, 0.3, 1, 2.5, 5, 7])
+@pytest.mark.parametrize("says_member", [False, True])
+def test_naming_the_more_frequent_side_is_chance_at_every_mix(mix, says_member):
+    estimate = accuracy_at_mix(np.full(60, says_member), np.arange(60) < 20, mix)
+    share = (mix if says_member else 1) / (mix + 1)
+    assert estimate.value == pytest.approx(share)
+    if (mix >= 1) == says_member:
+        assert estimate.value == majority_rate(mix)
+        assert estimate.low < majority_rate(mix) < estimate.high
+
+
+def test_advantage_and_accuracy_restate_the_balanced_accuracy():
+    rng = np.random.default_rng(0)
+    decisions, member = rng.random(90) < 0.6, rng.random(90) < 0.4
+    balanced = balanced_accuracy(decisions, member)
+    lead, even = advantage(decisions, member), accuracy_at_mix(decisions, member, 1)
+    for end in ("value", "low", "high"):
+        assert getattr(lead, end) == pytest.approx(2 * getattr(balanced, end) - 1)
+        assert getattr(even, end) == pytest.approx(getattr(balanced, end))
+
+
+def test_the_accuracy_at_the_measured_mix_is_the_plain_accuracy():
+    rng = np.random.default_rng(0)
+    decisions, member = rng.random(90) < 0.6, np.arange(90) < 75
+    assert accuracy_at_mix(decisions, member, 5).value == pytest.approx((decisions == member).mean())
+
+
+def test_advantage_and_accuracy_cover_their_true_values():
+    # The exact intervals they are made of are cautious, so they may cover more often than 95%.
+    rng = np.random.default_rng(0)
+    member = np.arange(100) < 50
+    draws = [np.where(member, rng.random(100) < 0.7, rng.random(100) < 0.4) for _ in range(1000)]
+    leads = [advantage(decisions, member) for decisions in draws]
+    shares = [accuracy_at_mix(decisions, member, 4) for decisions in draws]
+    assert np.mean([e.low <= 0.3 <= e.high for e in leads]) >= 0.93
+    assert np.mean([e.low <= (4 * 0.7 + 0.6) / 5 <= e.high for e in shares]) >= 0.93
+
+
+def test_a_combination_says_nothing_where_a_part_says_nothing():
+    known, missing = Estimate(0.5, 0.4, 0.6, 10), Estimate(None, None, None, 5, "too few")
+    assert combined([known, missing], [1, 1]) == Estimate(None, None, None, 15, "too few")
+    assert combined([known, Estimate(0.25, None, None, 1)], [1, -1]) == Estimate(0.25, None, None, 11)
 
 
 def test_balanced_accuracy_covers_its_true_value():
@@ -91,6 +183,29 @@ def test_the_interval_of_the_true_positive_rate_covers_what_the_distributions_gi
     estimates = [tpr_at_fpr(rng.normal(member * 1.0), member, 0.05) for _ in range(500)]
     assert np.mean([e.low <= true <= e.high for e in estimates]) >= 0.95
     assert np.mean([e.low > 0.06 for e in estimates]) > 0.9
+
+
+@pytest.mark.parametrize("fpr", [0.01, 0.001, 0.0001])
+def test_low_rates_of_many_records_are_read_quickly_and_below_the_resolution_not_at_all(fpr):
+    rng = np.random.default_rng(0)
+    member = np.arange(20_000) < 10_000
+    scores = rng.normal(member * 1.0)
+    true = stats.norm.sf(stats.norm.isf(fpr) - 1)
+    start = time.perf_counter()
+    estimate = tpr_at_fpr(scores, member, fpr)
+    assert time.perf_counter() - start < 0.5
+    assert estimate.low <= true <= estimate.high
+    few = np.arange(20_000) < 20_001 - round(1 / fpr)
+    assert tpr_at_fpr(scores, few, fpr).value is None
+
+
+@pytest.mark.parametrize("nonmembers", [20, 150, 1000])
+def test_the_threshold_ranks_are_the_last_surely_strict_and_the_first_surely_loose(nonmembers):
+    rank = np.arange(1, nonmembers + 1)
+    rate = stats.beta(rank, nonmembers + 1 - rank)
+    strict, loose = membership._surely_strict_and_loose(nonmembers, 0.05)
+    assert strict == (rate.sf(0.05) <= membership.FPR_TAIL).sum()
+    assert loose == nonmembers + 1 - (rate.cdf(0.05) <= membership.FPR_TAIL).sum()
 
 
 def test_perfect_separation_of_few_records_is_no_certainty():

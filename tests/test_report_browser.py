@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import a_row, a_run
+from report_runs import a_chart, a_crowded_run, a_row, a_run, a_study, a_table
 
 from glasshouse.report import compare_reports, write_report
 
@@ -61,9 +61,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     audit = a_run(folder / "audit")
     rows = [a_row(source="mia-bad", cell="table-4/a-cell-with-a-rather-long-name", printed=0.6)]
     study = a_run(folder / "study", rows, full=False)
+    charts = [a_chart(), a_chart(name="bars", kind="bars")]
     return {
         "audit": write_report(audit),
+        "crowd": write_report(a_crowded_run(folder / "crowd", clients=100)),
         "study": write_report(study),
+        "figures": write_report(a_study(folder / "figures", charts=charts, tables=[a_table()])),
         "comparison": compare_reports([audit, study], folder / "both.html"),
     }
 
@@ -115,7 +118,7 @@ def downloaded(browser: Any, table: str, folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-@pytest.mark.parametrize("name", ["audit", "study", "comparison"])
+@pytest.mark.parametrize("name", ["audit", "crowd", "study", "figures", "comparison"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_loads_cleanly_and_never_scrolls_sideways(
@@ -128,11 +131,12 @@ def test_the_page_loads_cleanly_and_never_scrolls_sideways(
     assert needed <= there <= width
 
 
+@pytest.mark.parametrize("name", ["audit", "crowd", "figures"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_stands_out_from_what_lies_behind_it(
-    browser: Any, pages: dict[str, Path], scheme: str
+    browser: Any, pages: dict[str, Path], name: str, scheme: str
 ) -> None:
-    visit(browser, pages["audit"], scheme=scheme)
+    visit(browser, pages[name], scheme=scheme)
     contrasts = browser.execute_script(CONTRASTS)
     assert len(contrasts) > 100
     assert [entry for entry in contrasts if entry[0] < 4.5] == []
@@ -194,6 +198,21 @@ def test_the_csv_holds_only_the_rows_that_are_shown(
     read = downloaded(browser, "findings", tmp_path)
     assert {line["adversary"] for line in read} == {"blind server"}
     assert [float(line["value"]) for line in read] == sorted(float(line["value"]) for line in read)
+
+
+def test_a_long_table_opens_with_a_click(browser: Any, pages: dict[str, Path]) -> None:
+    visit(browser, pages["figures"])
+    table = browser.find_element("css selector", "#printed-mia-bad table")
+    assert not table.is_displayed()
+    browser.find_element("css selector", "details.long summary").click()
+    assert table.is_displayed()
+
+
+def test_a_wide_figure_scrolls_inside_its_box_on_a_phone(browser: Any, pages: dict[str, Path]) -> None:
+    visit(browser, pages["crowd"], width=390)
+    widths = "const box = document.querySelector('.drawing'); return [box.scrollWidth, box.clientWidth]"
+    needed, there = browser.execute_script(widths)
+    assert needed >= 700 > there
 
 
 def test_every_table_downloads_as_csv(browser: Any, pages: dict[str, Path], tmp_path: Path) -> None:

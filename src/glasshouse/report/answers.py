@@ -12,7 +12,7 @@ from glasshouse.report.measure import (
     undefended,
     varying,
 )
-from glasshouse.report.words import Adversary, adversary_words
+from glasshouse.report.words import Adversary, adversary_words, family_words, listed, metric_words
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Answer:
-    """What an adversary achieved in one family, led by the attack that got furthest."""
+    """What an adversary achieved in one family, led by the attack that got furthest, the first line."""
 
     family: str
     lead: Measure
@@ -64,10 +64,10 @@ def overall(made: Sequence[Card]) -> str:
     who = f"Of {_counted(len(made))} kinds of adversary" if len(made) > 1 else "Of the one adversary tried"
     if not won:
         return f"{who}, none did better than a blind guess; that is no proof that nothing leaks."
-    names = _listed([f"the {card.words.label.lower()}" for card in won])
+    names = listed([f"the {card.words.label.lower()}" for card in won])
     if len(won) == len(made):
         return f"{who}, {'all' if len(made) > 1 else 'it'} did better than a blind guess: {names}."
-    rest = _listed([f"the {card.words.label.lower()}" for card in made if card not in won])
+    rest = listed([f"the {card.words.label.lower()}" for card in made if card not in won])
     return (
         f"{who}, {_counted(len(won))} did better than a blind guess: {names}; "
         f"nothing was shown for {rest}, which is no proof of safety."
@@ -75,24 +75,33 @@ def overall(made: Sequence[Card]) -> str:
 
 
 def _answer(family: str, measures: list[Measure]) -> Answer:
-    lines = []
-    for mine in by_attack(measures).values():
-        lead = headline(mine)
-        first = next(m for m in mine if m.row.metric == lead)
-        name = " · ".join([first.row.attack or family, *varying(measures, first.row)])
-        lines.append(Line(name, first, tuple(m for m in mine if m is not first)))
+    attacks = list(by_attack(measures).values())
+    heads = [next(m for m in mine if m.row.metric == headline(mine)) for mine in attacks]
+    main = [m for m in measures if not metric_words(m.row.metric).detail]
     # A headline that shows nothing must not hide another metric of the same attacks that does.
-    heads = [line.lead for line in lines]
-    found = [m for m in heads if m.judged == "leak"] or [m for m in measures if m.judged == "leak"]
-    known = found or [m for m in heads if m.value is not None] or heads
-    lead_measure = max(known, key=lambda m: m.advantage or (float("-inf"),))
-    return Answer(family, lead_measure, tuple(lines))
+    found = next((some for tier in (heads, main, measures) if (some := _leaking(tier))), [])
+    lead = max(found or [m for m in heads if m.value is not None] or heads, key=_reach)
+    lines = []
+    for head, mine in zip(heads, attacks):
+        name = " · ".join([head.row.attack or family, *varying(measures, head.row)])
+        shown = [m for m in mine if m is not head and (m in main or m is lead)]
+        lines.append((lead not in mine, Line(name, head, tuple(shown))))
+    # The attack that leads comes first, the others after it, the strongest first.
+    lines.sort(key=lambda line: _reach(line[1].lead), reverse=True)
+    lines.sort(key=lambda line: line[0])
+    return Answer(family, lead, tuple(line for _, line in lines))
+
+
+def _leaking(measures: Sequence[Measure]) -> list[Measure]:
+    return [m for m in measures if m.judged == "leak"]
+
+
+def _reach(measure: Measure) -> tuple[bool, float]:
+    """How far an attack got; gains are compared within the family's headline, which goes before others."""
+    gain = measure.advantage[0] if measure.advantage else float("-inf")
+    return measure.row.metric == family_words(measure.row.family).headline, gain
 
 
 def _counted(number: int) -> str:
     small = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
     return small[number] if number < len(small) else str(number)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

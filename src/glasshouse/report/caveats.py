@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from glasshouse.report.measure import Measure, leaks
 from glasshouse.report.run import Run
 from glasshouse.report.table import Cell, Column, Table, text_cell
-from glasshouse.report.words import metric_words
+from glasshouse.report.words import NOT_RUN, listed, metric_words
 
 FEW = 100  # below this many cases a rate moves by more than a few points from one sample to the next
 
@@ -39,11 +39,7 @@ def caveats(run: Run, measures: Sequence[Measure]) -> list[str]:
         made.append(lag)
     if few := _few(attacked):
         made.append(f"Fewer than {FEW} cases stand behind {few}; read their intervals before their values.")
-    made += [
-        f"Not estimable: {_named(m)}: {'; '.join(m.row.assumes) or 'no reason was recorded'}."
-        for m in measures
-        if m.value is None
-    ]
+    made += _not_estimable(measures)
     if bare := dict.fromkeys(_named(m) for m in attacked if m.judged == "unjudged"):
         made.append(f"No interval or no chance level, so no verdict: {', '.join(bare)}.")
     return made
@@ -51,16 +47,21 @@ def caveats(run: Run, measures: Sequence[Measure]) -> list[str]:
 
 def assumptions_table(measures: Sequence[Measure]) -> Table | None:
     """What each attack was given beyond its access."""
-    given: dict[tuple[str, str], dict[str, None]] = {}
+    runs: dict[tuple[str, str, str], list[tuple[str, ...]]] = {}
     for m in measures:
         if m.row.attack and m.value is not None:
-            key = (m.row.adversary or "", m.row.attack)
-            given.setdefault(key, {}).update(dict.fromkeys(m.row.assumes))
+            key = (m.row.adversary or "", m.row.attack, m.row.defence or "none")
+            runs.setdefault(key, []).append(m.row.assumes)
+    given: dict[tuple[str, str], dict[str, None]] = {}
+    for (adversary, attack, _), assumed in runs.items():
+        # What an attack is given stands in all its rows, a remark on how one metric is estimated only there.
+        shared = [one for one in assumed[0] if all(one in other for other in assumed)]
+        given.setdefault((adversary, attack), {}).update(dict.fromkeys(shared))
     if not given:
         return None
     rows = []
-    for (adversary, attack), assumed in given.items():
-        text = "; ".join(assumed)
+    for (adversary, attack), known in given.items():
+        text = "; ".join(known)
         rows.append((text_cell(adversary), text_cell(attack), Cell(text or "nothing", text, (text,))))
     columns = tuple(Column(label, (label,)) for label in ("adversary", "attack", "given beyond its access"))
     return Table("assumptions", "What each attack was given beyond its access", columns, tuple(rows))
@@ -82,6 +83,26 @@ def _lag(run: Run) -> str:
 def _few(measures: Sequence[Measure]) -> str:
     small = {(m.row.adversary, m.row.attack): m.n for m in measures if m.n is not None and m.n < FEW}
     return ", ".join(f"{attack} by the {adversary} (n = {n})" for (adversary, attack), n in small.items())
+
+
+def _not_estimable(measures: Sequence[Measure]) -> list[str]:
+    """A line for each metric and reason, naming the attacks it holds for."""
+    groups: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+    for m in measures:
+        if m.value is None:
+            what = "Not run:"
+            if m.row.metric != NOT_RUN:
+                what = f"Not estimable: {metric_words(m.row.metric).label} of"
+            whose = groups.setdefault((what, m.reason), {})
+            whose.setdefault(m.row.adversary or "", {})[m.row.attack or m.row.family] = None
+    made = []
+    for (what, reason), whose in groups.items():
+        named = [
+            f"{listed(list(attacks))}{f' by the {adversary}' if adversary else ''}"
+            for adversary, attacks in whose.items()
+        ]
+        made.append(f"{what} {'; '.join(named)}: {reason}.")
+    return made
 
 
 def _named(measure: Measure) -> str:

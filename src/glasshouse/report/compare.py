@@ -9,9 +9,8 @@ from glasshouse.errors import BadInput
 from glasshouse.report.measure import Measure, headline, leaks, ordered_adversaries, pooled, undefended
 from glasshouse.report.page import facts, render
 from glasshouse.report.run import Run, read_run
-from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
+from glasshouse.report.table import Cell, Column, Table, measure_cell, text_cell
 from glasshouse.report.words import (
-    DASH,
     Adversary,
     adversary_words,
     defence_words,
@@ -179,20 +178,12 @@ def _findings_table(sides: Sequence[Side], inside: Sequence[str]) -> Table:
                 Cell(defence_words(defence), defence_words(defence), (defence,)),
                 *(text_cell(part) for part in rest),
                 Cell(measured, measured, (measured if baseline else metric,)),
-                *(_measured_cell(m) for m in found),
+                *(measure_cell(m) for m in found),
                 text_cell(_apart([m for m in found if m])),
             )
         )
     caption = f"All {len(body)} findings side by side; coloured where the attack beats chance"
     return Table("findings", caption, tuple(columns), tuple(body), filterable=True)
-
-
-def _measured_cell(measure: Measure | None) -> Cell:
-    if measure is None:
-        return Cell(DASH, "", ("", "", ""))
-    mark = measure.judged if leaks(measure) else ""
-    shown = number_cell(measure.value, metric_words(measure.row.metric).unit, mark)
-    return Cell(shown.text, shown.sort, (*shown.csv, *interval_cell(measure.low, measure.high).csv), mark)
 
 
 def _apart(measures: Sequence[Measure]) -> str:

@@ -1,63 +1,31 @@
-"""The figures of a report, each as SVG for the page, SVG to keep and PNG."""
+"""The figures of an audit: what defences buy, ROC curves and training."""
 
-import io
 import math
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Literal
 
-import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
+from glasshouse.report.drawing import (
+    ACCENT,
+    DASHED,
+    INK,
+    PALETTE,
+    SERIES,
+    TALL,
+    Drawing,
+    drawn,
+    legend_below,
+)
 from glasshouse.report.placement import Rectangle, nearest, place
+from glasshouse.report.rocs import RocPanel, area
 from glasshouse.report.run import Roc, TrainingPoint
 from glasshouse.report.tradeoff import Point, Tradeoff
 from glasshouse.report.words import defence_words, metric_words, slug
 
-INK = "#1c2127"
-ACCENT = "#b3401b"
-SERIES = ("#2f6db3", "#2e7d5b", "#8a5aa8", "#9a6a00", "#4f7f8f", "#b0527f", "#6b7280", "#5b8c2a")
-SIZE = (5.1, 3.9)
-TALL = (5.1, 4.8)
-DASHED = (0, (4, 3))
 Ends = tuple[tuple[float, float], tuple[float, float]]
-_FONT = "DejaVu Sans"
-_STYLE: Any = {
-    "svg.fonttype": "none",
-    "font.family": _FONT,
-    "font.size": 10.5,
-    "text.color": INK,
-    "text.parse_math": False,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "legend.frameon": False,
-    "legend.fontsize": 9.5,
-    "figure.constrained_layout.use": True,
-    "axes.formatter.use_mathtext": False,
-    "axes.unicode_minus": True,
-}
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A finished figure: `inline` follows the page's colours, `svg` and `png` are files to keep."""
-
-    name: str
-    title: str
-    inline: str
-    svg: bytes
-    png: bytes
 
 
 def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | None:
@@ -81,22 +49,23 @@ def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | Non
         _label_points(axes, points, marks, colours)
 
     name = slug("privacy", tradeoff.adversary, tradeoff.attack, tradeoff.context)
-    return _drawing(name, f"{tradeoff.title}: gain over chance against test accuracy", draw)
+    return drawn(name, f"{tradeoff.title}: gain over chance against test accuracy", draw)
 
 
-def roc_figure(attack: str, curves: Sequence[Roc], colours: dict[str, str]) -> Drawing:
-    """ROC curves of one attack on log-log axes, a line for each defence, with the chance diagonal."""
+def roc_figure(panel: RocPanel, colours: dict[str, str]) -> Drawing:
+    """ROC curves on log-log axes, a line for each defence or attack, with the chance diagonal."""
+    curves = panel.curves
     floor = min(0.5 / max(1, roc.nonmembers) for roc in curves)
     floor = min(floor, 0.5 / max(1, min(roc.members for roc in curves)), 0.05)
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        axes.plot(
-            [floor, 1], [floor, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label="blind guess"
-        )
-        for roc in curves:
-            bare = roc.defence == "none"
+        axes.plot([floor, 1], [floor, 1], color=INK, linewidth=0.9, linestyle=DASHED, label="blind guess")
+        for rank, roc in enumerate(curves):
+            bare = roc.defence == "none" if panel.by == "defence" else rank == 0
             look: Any = {"color": colours.get(roc.defence, INK), "label": defence_words(roc.defence)}
+            if panel.by == "attack":
+                look = {"color": PALETTE[rank % len(PALETTE)], "label": f"{roc.attack}, AUC {area(roc):.3f}"}
             look["zorder"] = 3 if bare else 2
             if decides(roc):
                 points = sorted(_inner(roc))
@@ -113,9 +82,10 @@ def roc_figure(attack: str, curves: Sequence[Roc], colours: dict[str, str]) -> D
         axes.set_ylim(floor, 1.15)
         axes.set_xlabel("non-members wrongly accused (FPR)")
         axes.set_ylabel("members found (TPR)")
-        _legend_below(figure, axes)
+        legend_below(figure, axes)
 
-    return _drawing(slug("roc", attack), f"ROC of {attack}, log-log", draw, TALL)
+    tall = max(TALL[1], 3.9 + 0.2 * len(curves))  # the legend may need a line for each
+    return drawn(slug("roc", panel.title), f"ROC of {panel.title}, log-log", draw, (TALL[0], tall))
 
 
 def decides(roc: Roc) -> bool:
@@ -150,9 +120,9 @@ def training_figure(
         axes.set_xlabel("round")
         axes.set_ylabel("accuracy")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        _legend_below(figure, axes)
+        legend_below(figure, axes)
 
-    return _drawing(slug("training", title, whose), f"Accuracy by round, {title}, {whose}", draw, TALL)
+    return drawn(slug("training", title, whose), f"Accuracy by round, {title}, {whose}", draw, TALL)
 
 
 def defence_colours(defences: Sequence[str]) -> dict[str, str]:
@@ -236,11 +206,6 @@ def _occupied(first: tuple[float, float], last: tuple[float, float]) -> Rectangl
     )
 
 
-def _legend_below(figure: Figure, axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, handlelength=1.6, columnspacing=1.4)
-
-
 def _by_round(points: Sequence[TrainingPoint], whose: str) -> tuple[list[int], list[float]]:
     """Rounds and mean accuracy at each; the mean is over repeated seeds or cells."""
     seen: dict[int, list[float]] = {}
@@ -250,36 +215,3 @@ def _by_round(points: Sequence[TrainingPoint], whose: str) -> tuple[list[int], l
             seen.setdefault(point.round, []).append(value)
     rounds = sorted(seen)
     return rounds, [sum(seen[r]) / len(seen[r]) for r in rounds]
-
-
-def _drawing(
-    name: str, title: str, draw: Callable[[Figure], None], size: tuple[float, float] = SIZE
-) -> Drawing:
-    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
-        figure = Figure(figsize=size, dpi=72)
-        FigureCanvasAgg(figure)
-        draw(figure)
-        svg, png = io.StringIO(), io.BytesIO()
-        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        figure.savefig(svg, format="svg", transparent=True, metadata=nothing)
-        figure.savefig(png, format="png", dpi=160, facecolor="white", metadata={"Software": None})
-    text = svg.getvalue()
-    return Drawing(name, title, _for_page(text, name, title), text.encode(), png.getvalue())
-
-
-def _for_page(svg: str, name: str, title: str) -> str:
-    """The bare <svg> element, its colours those of the page, its ids unlike any other figure's."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = svg.replace(INK, "currentColor").replace(ACCENT, "var(--accent)")
-    for index, colour in enumerate(SERIES, 1):
-        svg = svg.replace(colour, f"var(--series-{index})")
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
-    svg = re.sub(r'href="#', f'href="#{name}-', svg)
-    svg = re.sub(r"(font: [^;\"]*?px )[^;\"]*", r"\1system-ui, sans-serif", svg)
-    # Without a fixed width the figure takes the width of its box.
-    opening = re.sub(r'\s(width|height)="[^"]*"', "", svg[: svg.index(">") + 1])
-    label = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    opening = opening.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-    return opening + svg[svg.index(">") + 1 :]

@@ -7,6 +7,7 @@ from typing import Literal
 from glasshouse.findings import Finding
 from glasshouse.report.words import (
     ADVERSARIES,
+    NOT_RUN,
     adversary_words,
     family_words,
     interval,
@@ -35,12 +36,17 @@ class Measure:
         """How the interval lies to the score of a blind guess, in the direction that leaks."""
         if self.value is None:
             return "unknown"
-        if self.low is None or self.high is None or self.chance is None:
+        if self.chance is None:
             return "unjudged"
-        low, high = self.low - self.chance, self.high - self.chance
+        low, high = (None if end is None else end - self.chance for end in (self.low, self.high))
         if metric_words(self.row.metric).leaks == "low":
-            low, high = -high, -low
-        return "leak" if low > 0 else "below" if high < 0 else "clear"
+            low, high = (None if end is None else -end for end in (high, low))
+        if low is None:
+            return "unjudged"
+        if low > 0:
+            return "leak"
+        # A bound from one side, such as that on epsilon, has no other end.
+        return "below" if high is not None and high < 0 else "clear"
 
     @property
     def verdict(self) -> str:
@@ -82,13 +88,31 @@ class Measure:
         return gains
 
     @property
+    def reason(self) -> str:
+        """Why there is no value: the last that `assumes` says, after what the attack was given."""
+        if not self.row.assumes:
+            return "no reason was recorded"
+        return self.row.assumes[-1].removeprefix("not estimable: ")
+
+    @property
+    def compact(self) -> str:
+        """The value with its interval, or that there is none."""
+        words = metric_words(self.row.metric)
+        if self.value is None:
+            return words.label if self.row.metric == NOT_RUN else f"{words.label}: not estimable"
+        text = f"{words.label} {number(self.value, words.unit)}"
+        if self.low is None and self.high is None:
+            return text
+        return f"{text} ({interval(self.low, self.high, words.unit)})"
+
+    @property
     def expert(self) -> str:
         """The numbers in one line: value, interval, chance, n."""
         words = metric_words(self.row.metric)
         if self.value is None:
-            return f"{words.label}: not estimable ({'; '.join(self.row.assumes) or 'no reason given'})"
+            return f"{words.label}: not estimable ({self.reason})"
         parts = [f"{words.label} {number(self.value, words.unit)}"]
-        if self.low is not None and self.high is not None:
+        if self.low is not None or self.high is not None:
             parts.append(f"95% interval {interval(self.low, self.high, words.unit)}")
         if self.chance is not None:
             parts.append(f"chance {number(self.chance, words.unit)}")
@@ -104,8 +128,7 @@ class Measure:
         who = adversary_words(self.row.adversary or "adversary").subject
         words = metric_words(self.row.metric)
         if self.value is None:
-            reason = "; ".join(self.row.assumes) or "no reason was recorded"
-            return f"What this adversary learns could not be estimated: {reason}."
+            return f"What this adversary learns could not be estimated: {self.reason}."
         shown = of_hundred if words.span == (0.0, 1.0) else (lambda v: number(v, words.unit))
         says = words.says.format(value=shown(self.value), raw=number(self.value, words.unit))
         if self.chance is None:
@@ -141,10 +164,13 @@ def undefended(measures: Sequence[Measure]) -> str:
 
 
 def headline(measures: Sequence[Measure]) -> str:
-    """The metric that leads for an attack: its family's headline where measured, else the first."""
+    """The metric that leads for an attack: its family's headline where measured, else the first.
+
+    A detail comes last.
+    """
     wanted = family_words(measures[0].row.family).headline
     present = [m.row.metric for m in measures]
-    return wanted if wanted in present else present[0]
+    return min(present, key=lambda metric: (metric != wanted, metric_words(metric).detail))
 
 
 def varying(measures: Sequence[Measure], row: Finding) -> list[str]:
@@ -169,12 +195,11 @@ def _over_seeds(rows: Sequence[Finding]) -> Measure:
     highs = [row.high for row in rows if row.high is not None]
     chances = [row.chance for row in rows if row.chance is not None]
     counts = [row.n for row in rows if row.n is not None]
-    complete = values and len(lows) == len(highs) == len(values)
     return Measure(
         row=rows[0],
         value=sum(values) / len(values) if values else None,
-        low=min(lows) if complete else None,
-        high=max(highs) if complete else None,
+        low=min(lows) if values and len(lows) == len(values) else None,
+        high=max(highs) if values and len(highs) == len(values) else None,
         chance=sum(chances) / len(chances) if chances else None,
         n=sum(counts) if counts else None,
         values=values,

@@ -14,17 +14,26 @@ from markupsafe import Markup
 from glasshouse.report import figures, words
 from glasshouse.report.answers import Card, cards, overall
 from glasshouse.report.caveats import assumptions_table, caveats
+from glasshouse.report.drawing import Drawings
 from glasshouse.report.measure import Measure, pooled
-from glasshouse.report.run import Exhibit, Roc, Run, TrainingPoint, read_run
+from glasshouse.report.panels import (
+    chart_panels,
+    risk_panels,
+    roc_section,
+    tradeoff_panels,
+    training_panels,
+)
+from glasshouse.report.run import Exhibit, Run, read_run
 from glasshouse.report.study import study_sentence, study_tables
 from glasshouse.report.table import findings_table, remains_table
-from glasshouse.report.tradeoff import Tradeoff, tradeoffs, worth
-from glasshouse.store import write_bytes, write_text
+from glasshouse.report.tradeoff import tradeoffs
+from glasshouse.store import write_text
 
-PANELS = 12  # the most a section of a study shows; curves.json holds them all
 _SECTIONS = (
     ("study_tables", "study", "Printed and measured"),
+    ("charts", "charts", "Figures"),
     ("cards", "answers", "Answers"),
+    ("risks", "risk", "Risk"),
     ("panels", "defences", "Defences"),
     ("rocs", "roc", "ROC"),
     ("trainings", "training", "Training"),
@@ -42,21 +51,6 @@ def write_report(folder: Path) -> Path:
     page = render("page.html", **_page(run, drawings))
     write_text(run.folder / "report.html", page)
     return run.folder / "report.html"
-
-
-class Drawings:
-    """Writes each figure's files and hands its SVG to the page."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def keep(self, drawing: figures.Drawing | None) -> Markup | None:
-        """Write the SVG and PNG files; the inline SVG, which is ours and needs no escaping."""
-        if drawing is None:
-            return None
-        write_bytes(self.folder / f"{drawing.name}.svg", drawing.svg)
-        write_bytes(self.folder / f"{drawing.name}.png", drawing.png)
-        return Markup(drawing.inline)
 
 
 @dataclass(frozen=True)
@@ -108,12 +102,14 @@ def _page(run: Run, drawings: Drawings) -> dict[str, Any]:
         "facts": facts(run, measures),
         "overall": overall(adversaries) if audited else study_sentence(studied),
         "study_tables": study_tables(run, studied),
+        "charts": chart_panels(run, drawings),
         "cards": adversaries,
         "untried": _untried(adversaries),
-        "panels": [_panel(trade, drawings, colours) for trade in trades],
+        "risks": risk_panels(run, drawings),
+        "panels": tradeoff_panels(trades, drawings, colours),
         "remains": remains_table(trades),
-        "rocs": _rocs(run, drawings, colours),
-        "trainings": _trainings(run, drawings, colours),
+        "rocs": roc_section(run, drawings, colours),
+        "trainings": training_panels(run, drawings, colours),
         "gallery": [_exhibit(run.folder, exhibit) for exhibit in run.curves.gallery],
         "findings": findings_table(run.rows, [pooled([row])[0] for row in run.rows]),
         "caveats": caveats(run, measures),
@@ -156,47 +152,6 @@ def _title(run: Run, studied: bool) -> str:
 def _untried(adversaries: Sequence[Card]) -> list[str]:
     tried = {card.name for card in adversaries}
     return [entry.label.lower() for name, entry in words.ADVERSARIES.items() if name not in tried]
-
-
-def _panel(trade: Tradeoff, drawings: Drawings, colours: dict[str, str]) -> dict[str, Any]:
-    unplaced = [words.defence_words(p.defence) for p in trade.points if p.accuracy is None]
-    svg = drawings.keep(figures.privacy_figure(trade, colours))
-    return {"tradeoff": trade, "svg": svg, "worth": worth(trade), "unplaced": unplaced}
-
-
-def _rocs(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[dict[str, Any]]:
-    groups: dict[str, list[Roc]] = {}
-    for roc in run.curves.roc:
-        groups.setdefault(_panel_title(run, roc.attack, roc.cell), []).append(roc)
-    made = []
-    for title, curves in list(groups.items())[:PANELS]:
-        members, others = curves[0].members, curves[0].nonmembers
-        note = f"{members} members, {others} others: rates below {1 / max(1, others):.2g} cannot be measured."
-        if all(figures.decides(roc) for roc in curves):
-            note = f"{members} members, {others} others. This attack says only yes or no: a point, no curve."
-        svg = drawings.keep(figures.roc_figure(title, curves, colours))
-        made.append({"title": title, "svg": svg, "note": note})
-    return made
-
-
-def _trainings(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[dict[str, Any]]:
-    groups: dict[str, list[TrainingPoint]] = {}
-    for point in run.curves.training:
-        groups.setdefault(_panel_title(run, point.strategy, point.cell), []).append(point)
-    made = []
-    for title, points in list(groups.items())[:PANELS]:
-        svg = drawings.keep(figures.training_figure(title, points, "global", colours))
-        made.append({"title": f"{title}: the global model", "svg": svg})
-        if any(point.acc_local is not None for point in points):
-            svg = drawings.keep(figures.training_figure(title, points, "local", colours))
-            made.append({"title": f"{title}: the clients' own models, on average", "svg": svg})
-    return made
-
-
-def _panel_title(run: Run, name: str, cell: str | None) -> str:
-    """An audit draws its defences together; a study's cells are settings apart, so each has a panel."""
-    studied = any(row.source != "audit" for row in run.rows)
-    return f"{cell}, {name}" if studied and cell else name
 
 
 def _exhibit(folder: Path, exhibit: Exhibit) -> dict[str, Any]:

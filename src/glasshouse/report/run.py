@@ -4,12 +4,13 @@ import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from glasshouse.errors import BadInput
 from glasshouse.findings import Finding
+from glasshouse.report.words import slug
 from glasshouse.store import read_text
 
 
@@ -32,6 +33,7 @@ class Roc(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     cell: str | None = None
+    adversary: str = ""
     attack: str
     defence: str = "none"
     fpr: tuple[float, ...]
@@ -54,6 +56,23 @@ class Exhibit(BaseModel):
     note: str = ""
 
 
+class Risk(BaseModel):
+    """A membership attack's AUC on one client's records or after one round, both counted from 0."""
+
+    model_config = ConfigDict(frozen=True)
+
+    defence: str = "none"
+    attack: str
+    adversary: str = ""
+    kind: Literal["client", "round"]
+    index: int
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    chance: float | None = 0.5
+    n: int | None = None
+
+
 class Curves(BaseModel):
     """What `curves.json` holds."""
 
@@ -62,6 +81,7 @@ class Curves(BaseModel):
     training: tuple[TrainingPoint, ...] = ()
     roc: tuple[Roc, ...] = ()
     gallery: tuple[Exhibit, ...] = ()
+    risk: tuple[Risk, ...] = ()
 
 
 class Claim(BaseModel):
@@ -74,6 +94,47 @@ class Claim(BaseModel):
     reason: str = ""
 
 
+class Series(BaseModel):
+    """One line or set of bars, a value for each category; `printed` when it is the paper's."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    values: tuple[float | None, ...]
+    low: tuple[float | None, ...] = ()
+    high: tuple[float | None, ...] = ()
+    printed: bool = False
+
+
+class Chart(BaseModel):
+    """A figure of a study; `chance` is drawn as a dashed line."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    title: str
+    kind: Literal["lines", "bars"] = "lines"
+    x: str = ""
+    y: str = ""
+    categories: tuple[str, ...]
+    chance: float | None = None
+    log_y: bool = False
+    series: tuple[Series, ...]
+    note: str = ""
+
+
+class Layout(BaseModel):
+    """A table as a study lays it out itself, usually as its paper does."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | float | None, ...], ...]
+    note: str = ""
+
+
 class Study(BaseModel):
     """What `study.json` holds."""
 
@@ -82,6 +143,8 @@ class Study(BaseModel):
     title: str = ""
     summary: str = ""
     verdicts: tuple[Claim, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[Layout, ...] = ()
 
 
 class Run(BaseModel):
@@ -130,7 +193,32 @@ def read_run(folder: Path) -> Run:
                 f"{curves}: ROC of {roc.attack} has {len(roc.fpr)} fpr and {len(roc.tpr)} tpr values; "
                 "give one tpr for each fpr"
             )
+    if run.study:
+        _check_study(study, run.study)
     return run
+
+
+def _check_study(path: Path, study: Study) -> None:
+    for what, named in (("chart", study.charts), ("table", study.tables)):
+        names = [slug(one.name) for one in named]
+        for name in names:
+            if not name or names.count(name) > 1:
+                raise BadInput(f"{path}: {what} name {name!r} is empty or used twice; give each its own")
+    for chart in study.charts:
+        for series in chart.series:
+            for given in (series.values, series.low or series.values, series.high or series.values):
+                if len(given) != len(chart.categories):
+                    raise BadInput(
+                        f"{path}: series {series.name!r} of chart {chart.name!r} has {len(given)} numbers "
+                        f"for {len(chart.categories)} categories; give one for each, null where there is none"
+                    )
+    for table in study.tables:
+        for row in table.rows:
+            if len(row) != len(table.columns):
+                raise BadInput(
+                    f"{path}: a row of table {table.name!r} has {len(row)} cells for {len(table.columns)} "
+                    "columns; give one for each, null where there is none"
+                )
 
 
 def _parsed(path: Path, adapter: TypeAdapter[Any]) -> Any:

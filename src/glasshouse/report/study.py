@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from glasshouse.report.measure import Measure
-from glasshouse.report.run import Run
+from glasshouse.report.run import Layout, Run
 from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
 from glasshouse.report.words import defence_words, interval, metric_words, slug
 
 WITHIN = "within the interval"
 OUTSIDE = "printed number outside the interval"
 UNPRINTED = "no printed number"
+LONG = 40  # rows of printed numbers that a page shows without being asked
 _ROUNDING = 1e-9
 
 
@@ -23,6 +24,7 @@ def study_tables(run: Run, measures: Sequence[Measure]) -> list[Table]:
         )
         columns = tuple(Column(label, (label,)) for label in ("claim", "verdict", "reason"))
         made.append(Table("claims", "What the paper claims, and what was found", columns, rows))
+    made += [_laid_out(layout) for layout in (run.study.tables if run.study else ())]
     sources = dict.fromkeys(m.row.source for m in measures)
     return made + [
         _printed_table(source, [m for m in measures if m.row.source == source]) for source in sources
@@ -88,9 +90,22 @@ def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
                 Cell(verdict, verdict, (verdict,), "leak" if verdict == OUTSIDE else ""),
             )
         )
-    return Table(
-        slug("printed", source), f"{source}: printed and measured", columns, tuple(rows), filterable=True
-    )
+    caption = f"{source}: printed and measured"
+    folded = len(rows) > LONG
+    if folded:
+        caption = f"{caption}, all {len(rows)} numbers"
+    return Table(slug("printed", source), caption, columns, tuple(rows), filterable=True, folded=folded)
+
+
+def _laid_out(layout: Layout) -> Table:
+    numeric = [all(not isinstance(row[i], str) for row in layout.rows) for i in range(len(layout.columns))]
+    columns = tuple(Column(label, (label,), is_number) for label, is_number in zip(layout.columns, numeric))
+    rows = tuple(tuple(_given_cell(value) for value in row) for row in layout.rows)
+    return Table(slug("table", layout.name), layout.title, columns, rows, note=layout.note)
+
+
+def _given_cell(value: str | float | None) -> Cell:
+    return number_cell(value) if isinstance(value, float) else text_cell(value)
 
 
 def _spread_cell(measure: Measure) -> Cell:

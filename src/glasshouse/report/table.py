@@ -30,13 +30,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A captioned table; `name` is its id on the page and its file name as CSV."""
+    """A captioned table; `name` is its id on the page and its file name as CSV, `folded` opens on a click."""
 
     name: str
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     filterable: bool = False
+    folded: bool = False
+    note: str = ""
 
 
 def findings_table(rows: Sequence[Finding], judged: Sequence[Measure]) -> Table:
@@ -57,7 +59,7 @@ def findings_table(rows: Sequence[Finding], judged: Sequence[Measure]) -> Table:
         unit = metric_words(row.metric).unit
         full, short = (measure.verdict, measure.short_verdict) if leaks(measure) else ("", "")
         if row.value is None:
-            full = short = f"not estimable: {'; '.join(row.assumes) or 'no reason given'}"
+            full = short = f"not estimable: {measure.reason}"
         body.append(
             (
                 text_cell(row.adversary),
@@ -76,28 +78,28 @@ def findings_table(rows: Sequence[Finding], judged: Sequence[Measure]) -> Table:
 
 
 def remains_table(tradeoffs: Sequence[Tradeoff]) -> Table:
-    """What is left of every attack under each defence, a row for each defence."""
-    defences = dict.fromkeys(point.defence for tradeoff in tradeoffs for point in tradeoff.points)
-    columns = [Column("defence", ("defence",)), Column("test accuracy", ("test-accuracy",), numeric=True)]
+    """What each defence leaves of the accuracy and of every attack, a column for each defence."""
+    named = dict.fromkeys(point.defence for tradeoff in tradeoffs for point in tradeoff.points)
+    defences = sorted(named, key=lambda name: name != "none")
+    columns = [Column(label, (label,)) for label in ("adversary", "attack", "metric")]
+    columns += [
+        Column(defence_words(name), (name, f"{name} low", f"{name} high"), numeric=True) for name in defences
+    ]
+    accuracy = {p.defence: p.accuracy for t in reversed(tradeoffs) for p in t.points if p.accuracy}
+    label = metric_words("test-accuracy").label
+    utility = (text_cell(None), text_cell(None), Cell(label, "test-accuracy", ("test-accuracy",)))
+    rows: list[tuple[Cell, ...]] = [(*utility, *(measure_cell(accuracy.get(name)) for name in defences))]
     for tradeoff in tradeoffs:
+        left = {point.defence: point.leak for point in tradeoff.points}
         metric = tradeoff.points[0].leak.row.metric
-        names = f"{tradeoff.adversary} / {tradeoff.attack} / {metric}"
-        label = f"{tradeoff.adversary}: {tradeoff.attack}, {metric_words(metric).label}"
-        columns.append(Column(label, (names, f"{names} low", f"{names} high"), numeric=True))
-    rows = []
-    for defence in sorted(defences, key=lambda name: name != "none"):
-        here = [next((p for p in t.points if p.defence == defence), None) for t in tradeoffs]
-        accuracy = next((p.accuracy.value for p in here if p and p.accuracy), None)
-        cells = [Cell(defence_words(defence), defence_words(defence), (defence,)), number_cell(accuracy)]
-        for point in here:
-            if point is None:
-                cells.append(Cell(DASH, "", ("", "", "")))
-                continue
-            leak, unit = point.leak, metric_words(point.leak.row.metric).unit
-            ends = interval_cell(leak.low, leak.high).csv
-            shown = number_cell(leak.value, unit, leak.judged)
-            cells.append(Cell(shown.text, shown.sort, (*shown.csv, *ends), shown.mark))
-        rows.append(tuple(cells))
+        rows.append(
+            (
+                text_cell(tradeoff.adversary),
+                text_cell(", ".join(filter(None, (tradeoff.attack, tradeoff.context)))),
+                Cell(metric_words(metric).label, metric, (metric,)),
+                *(measure_cell(left.get(name)) for name in defences),
+            )
+        )
     caption = "What is left of each attack under each defence; coloured where it still beats chance"
     return Table("defences-table", caption, tuple(columns), tuple(rows))
 
@@ -118,3 +120,12 @@ def interval_cell(low: float | None, high: float | None) -> Cell:
     """A cell with an interval, sorted by its lower end, two columns in the CSV."""
     ends = ("" if low is None else repr(low), "" if high is None else repr(high))
     return Cell(interval(low, high), ends[0], ends)
+
+
+def measure_cell(measure: Measure | None) -> Cell:
+    """A value whose interval goes into the CSV, marked where it is a leak."""
+    if measure is None:
+        return Cell(DASH, "", ("", "", ""))
+    mark = measure.judged if leaks(measure) else ""
+    shown = number_cell(measure.value, metric_words(measure.row.metric).unit, mark)
+    return Cell(shown.text, shown.sort, (*shown.csv, *interval_cell(measure.low, measure.high).csv), mark)

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glasshouse.report.measure import Measure, by_attack, headline, leaks, ordered_adversaries, varying
-from glasshouse.report.words import adversary_words, defence_words, metric_words, number
+from glasshouse.report.words import adversary_words, defence_words, family_words, metric_words, number
+
+FEW = 3  # attacks of one kind by one adversary that are each drawn
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,26 @@ def tradeoffs(measures: Sequence[Measure]) -> list[Tradeoff]:
     return made
 
 
+def drawn_tradeoffs(made: Sequence[Tradeoff]) -> list[tuple[Tradeoff, list[Tradeoff]]]:
+    """The tradeoffs to draw, each with those it stands for.
+
+    An attack tried under no defence has nothing to weigh, so it is drawn only where no attack was. Where an
+    adversary has more than `FEW` attacks of a family, the one that gets furthest stands for all.
+    """
+    groups: dict[tuple[str, str, str], list[Tradeoff]] = {}
+    compared = [tradeoff for tradeoff in made if len(tradeoff.points) > 1]
+    for tradeoff in compared or made:
+        groups.setdefault((tradeoff.adversary, tradeoff.family, tradeoff.context), []).append(tradeoff)
+    chosen: list[tuple[Tradeoff, list[Tradeoff]]] = []
+    for group in groups.values():
+        if len(group) <= FEW:
+            chosen += [(tradeoff, []) for tradeoff in group]
+            continue
+        best = max(group, key=_drawing_rank)
+        chosen.append((best, [tradeoff for tradeoff in group if tradeoff is not best]))
+    return chosen
+
+
 def worth(tradeoff: Tradeoff) -> str:
     """Which defence lowers this leak, and at what cost of accuracy; empty when nothing was compared."""
     base = tradeoff.points[0]
@@ -72,6 +94,13 @@ def worth(tradeoff: Tradeoff) -> str:
         best = min(lower, key=lambda point: point.leak.advantage or ())
         return f"No defence tried stops it; the one that lowers it most: {_bought(base, best)}."
     return "No defence tried lowers it by more than the intervals allow for."
+
+
+def _drawing_rank(tradeoff: Tradeoff) -> tuple[bool, float]:
+    """First the family's headline, then the gain."""
+    leak = tradeoff.points[0].leak
+    gain = leak.advantage[0] if leak.advantage else float("-inf")
+    return leak.row.metric == family_words(tradeoff.family).headline, gain
 
 
 def _place(measure: Measure) -> tuple[object, ...]:

@@ -4,12 +4,14 @@ A new family or metric is one entry here; what is not listed is shown under its 
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from glasshouse.defences import split_defences
 
 Direction = Literal["high", "low", "none"]
+NOT_RUN = "not-applicable"  # the metric of an attack that could not run
 DASH = "\N{EN DASH}"
 _MINUS = "\N{MINUS SIGN}"
 
@@ -21,6 +23,8 @@ class Metric:
     `says` completes a sentence whose subject is the adversary, `blind` the one about a blind guess;
     {value} and {chance} become "57 of 100" where the scale is 0 to 1, {raw} is the number itself.
     `leaks` says which end of the scale is good for the adversary; "none" for numbers that are no leak.
+    A `detail` says again, or more finely, what another metric of the same attack says: it stands in the
+    table of findings and leads an answer only where nothing else shows a leak.
     """
 
     label: str
@@ -29,6 +33,7 @@ class Metric:
     leaks: Direction = "high"
     span: tuple[float, float] | None = (0.0, 1.0)
     unit: str = ""
+    detail: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,7 @@ ADVERSARIES = {
 FAMILIES = {
     "utility": Family("Accuracy", "How good is the model?", "test-accuracy"),
     "membership": Family("Membership", "Was this record used for training?", "auc"),
+    "source": Family("Source", "Which client held this record?", "source-accuracy"),
     "labels": Family("Labels", "Which classes do the clients hold, and how many of each?", "label-overlap"),
     "reconstruction": Family(
         "Reconstruction", "What do the private images look like?", "success-rate", "leaks", "no leak found"
@@ -101,8 +107,27 @@ FAMILIES = {
     ),
 }
 
+
+def _lopsided(members: int) -> Metric:
+    """Accuracy among `members` members for each non-member, as some papers report it."""
+    return Metric(
+        f"accuracy at {members}:1",
+        f"is right in {{value}} cases where {members} of {members + 1} records are members",
+        "always saying member would be right in {chance}",
+        detail=True,
+    )
+
+
 METRICS = {
+    NOT_RUN: Metric("no result", "could not run", span=None),
     "test-accuracy": Metric("test accuracy", "gets {value} right", leaks="none"),
+    "train-accuracy": Metric("training accuracy", "gets {value} of its training records right", leaks="none"),
+    "train-test-gap": Metric(
+        "gap between training and test accuracy",
+        "does better on its training records than on others, by {raw}",
+        leaks="none",
+        span=None,
+    ),
     "auc": Metric(
         "AUC",
         "sees one record used for training and one that was not, and picks the right one in {value} cases",
@@ -117,6 +142,41 @@ METRICS = {
         "TPR at 1% FPR",
         "points out {value} training records while wrongly accusing 1 of 100 others",
         "a blind guess would point out {chance}",
+    ),
+    "tpr-at-0.1%-fpr": Metric(
+        "TPR at 0.1% FPR",
+        "points out {value} training records while wrongly accusing 1 of 1000 others",
+        "a blind guess would point out {chance}",
+        detail=True,
+    ),
+    "tpr-at-0.01%-fpr": Metric(
+        "TPR at 0.01% FPR",
+        "points out {value} training records while wrongly accusing 1 of 10000 others",
+        "a blind guess would point out {chance}",
+        detail=True,
+    ),
+    "advantage": Metric(
+        "advantage (TPR \N{MINUS SIGN} FPR)",
+        "accuses members more often than others, by a rate of {raw}",
+        "a blind guess would accuse both alike ({chance})",
+        span=None,
+        detail=True,
+    ),
+    "accuracy-at-5:1": _lopsided(5),
+    "accuracy-at-6:1": _lopsided(6),
+    "null-auc": Metric(
+        "AUC of plain averaging", "averages each batch and reaches an AUC of {raw}", leaks="none"
+    ),
+    "epsilon": Metric(
+        "epsilon, lower bound",
+        "shows, with 95% confidence, that training spends an epsilon of at least {raw}",
+        "an attack that learns nothing shows {chance}",
+        span=None,
+    ),
+    "source-accuracy": Metric(
+        "source accuracy",
+        "names the client that held a training record, rightly in {value} cases",
+        "always naming the largest client would be right in {chance}",
     ),
     "label-overlap": Metric(
         "label overlap",
@@ -200,10 +260,17 @@ def number(value: float | None, unit: str = "") -> str:
 
 
 def interval(low: float | None, high: float | None, unit: str = "") -> str:
-    """An interval for experts, or a dash when there is none."""
-    if low is None or high is None:
-        return DASH
-    return f"{number(low)} to {number(high, unit)}"
+    """An interval for experts, open where it has one end, a dash when it has none."""
+    if low is not None and high is not None:
+        return f"{number(low)} to {number(high, unit)}"
+    if low is not None:
+        return f"at least {number(low, unit)}"
+    return DASH if high is None else f"at most {number(high, unit)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: "a, b and c"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def slug(*parts: str) -> str:

@@ -1,0 +1,114 @@
+"""How every figure of a report looks, and how it becomes SVG for the page, SVG to keep and PNG."""
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from glasshouse.store import write_bytes
+
+INK = "#1c2127"
+ACCENT = "#b3401b"
+SERIES = ("#2f6db3", "#2e7d5b", "#8a5aa8", "#9a6a00", "#4f7f8f", "#b0527f", "#6b7280", "#5b8c2a")
+PALETTE = (ACCENT, *SERIES)
+SIZE = (5.1, 3.9)
+TALL = (5.1, 4.8)
+WIDE = (10.4, 4.4)
+DASHED = (0, (4, 3))
+_FONT = "DejaVu Sans"
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "font.family": _FONT,
+    "font.size": 10.5,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "figure.constrained_layout.use": True,
+    "axes.formatter.use_mathtext": False,
+    "axes.unicode_minus": True,
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished figure: `inline` follows the page's colours, `svg` and `png` are files to keep."""
+
+    name: str
+    title: str
+    inline: str
+    svg: bytes
+    png: bytes
+
+
+class Drawings:
+    """Writes each figure's files and hands its SVG to the page."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def keep(self, drawing: Drawing | None) -> Markup | None:
+        """Write the SVG and PNG files; the inline SVG, which is ours and needs no escaping."""
+        if drawing is None:
+            return None
+        write_bytes(self.folder / f"{drawing.name}.svg", drawing.svg)
+        write_bytes(self.folder / f"{drawing.name}.png", drawing.png)
+        return Markup(drawing.inline)
+
+
+def drawn(name: str, title: str, draw: Callable[[Figure], None], size: tuple[float, float] = SIZE) -> Drawing:
+    """Draw a figure of `size` inches; `name` is its file's name and keeps its ids apart on the page."""
+    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
+        figure = Figure(figsize=size, dpi=72)
+        FigureCanvasAgg(figure)
+        draw(figure)
+        svg, png = io.StringIO(), io.BytesIO()
+        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        figure.savefig(svg, format="svg", transparent=True, metadata=nothing)
+        figure.savefig(png, format="png", dpi=160, facecolor="white", metadata={"Software": None})
+    text = svg.getvalue()
+    return Drawing(name, title, _for_page(text, name, title), text.encode(), png.getvalue())
+
+
+def legend_below(figure: Figure, axes: Axes, columns: int = 2) -> None:
+    """Name the lines under the axes, where they cover nothing, in as many columns as long names leave."""
+    handles, labels = axes.get_legend_handles_labels()
+    longest = max(map(len, labels), default=0) * 5.4 + 36  # points for a name and its line
+    columns = max(1, min(columns, int(figure.get_figwidth() * 72 // longest)))
+    look: Any = {"handlelength": 1.6, "columnspacing": 1.4}
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
+
+
+def _for_page(svg: str, name: str, title: str) -> str:
+    """The bare <svg> element, its colours those of the page, its ids unlike any other figure's."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = svg.replace(INK, "currentColor").replace(ACCENT, "var(--accent)")
+    for index, colour in enumerate(SERIES, 1):
+        svg = svg.replace(colour, f"var(--series-{index})")
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = re.sub(r"(font: [^;\"]*?px )[^;\"]*", r"\1system-ui, sans-serif", svg)
+    # Without a fixed width the figure takes the width of its box.
+    opening = re.sub(r'\s(width|height)="[^"]*"', "", svg[: svg.index(">") + 1])
+    label = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    opening = opening.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return opening + svg[svg.index(">") + 1 :]

@@ -1,0 +1,128 @@
+"""The figures of each section, drawn and captioned."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from glasshouse.report import figures, words
+from glasshouse.report.charts import chart_figure, undrawn
+from glasshouse.report.charts import wide as wide_chart
+from glasshouse.report.drawing import Drawings
+from glasshouse.report.risk import Exposure, exposures
+from glasshouse.report.risk_figures import clients_figure, rounds_figure
+from glasshouse.report.risk_figures import wide as wide_risk
+from glasshouse.report.rocs import RocPanel, roc_panels
+from glasshouse.report.run import Roc, Run, TrainingPoint
+from glasshouse.report.tradeoff import Tradeoff, drawn_tradeoffs, worth
+
+PANELS = 12  # the most a section of a study shows; curves.json holds them all
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A figure under its title, and what to see in it; a `wide` one takes the whole width of the page."""
+
+    title: str
+    svg: Markup | None
+    caption: str = ""
+    wide: bool = False
+
+
+def tradeoff_panels(trades: Sequence[Tradeoff], drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
+    """What each defence buys and costs, a panel for each attack, or for the strongest of many."""
+    made = []
+    for trade, left_out in drawn_tradeoffs(trades):
+        unplaced = [words.defence_words(p.defence) for p in trade.points if p.accuracy is None]
+        caption = [worth(trade)]
+        if unplaced:
+            caption.append(f"No accuracy was measured for {', '.join(unplaced)}.")
+        if left_out:
+            caption.append(
+                f"The strongest of {len(left_out) + 1} attacks; the table below holds the others too, "
+                "and a defence that stops this one need not stop them."
+            )
+        svg = drawings.keep(figures.privacy_figure(trade, colours))
+        made.append(Panel(trade.title, svg, " ".join(filter(None, caption))))
+    return made
+
+
+def roc_section(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
+    """The ROC curves: of an audit those that `roc_panels` chooses, of a study cell by cell."""
+    if _studied(run):
+        groups: dict[str, list[Roc]] = {}
+        for roc in run.curves.roc:
+            groups.setdefault(_panel_title(run, roc.attack, roc.cell), []).append(roc)
+        chosen = [RocPanel(title, "defence", tuple(curves)) for title, curves in groups.items()][:PANELS]
+    else:
+        chosen = roc_panels(run.curves.roc)
+    made = []
+    for panel in chosen:
+        svg = drawings.keep(figures.roc_figure(panel, colours))
+        made.append(Panel(panel.title, svg, _roc_note(panel)))
+    return made
+
+
+def training_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
+    """Accuracy by round: of the global model, and of the clients' own where it was measured."""
+    groups: dict[str, list[TrainingPoint]] = {}
+    for point in run.curves.training:
+        groups.setdefault(_panel_title(run, point.strategy, point.cell), []).append(point)
+    made = []
+    for title, points in list(groups.items())[:PANELS]:
+        svg = drawings.keep(figures.training_figure(title, points, "global", colours))
+        made.append(Panel(f"{title}: the global model", svg))
+        if any(point.acc_local is not None for point in points):
+            svg = drawings.keep(figures.training_figure(title, points, "local", colours))
+            made.append(Panel(f"{title}: the clients' own models, on average", svg))
+    return made
+
+
+def risk_panels(run: Run, drawings: Drawings) -> list[Panel]:
+    """Who is at risk, and when: clients first, then rounds, for each adversary."""
+    made = []
+    for exposure in exposures(run.curves.risk, "client") + exposures(run.curves.risk, "round"):
+        draw = clients_figure if exposure.kind == "client" else rounds_figure
+        title = f"{words.adversary_words(exposure.adversary or 'adversary').label}, by {exposure.kind}"
+        caption = f"{exposure.sentence} {_other_attacks(exposure)}".strip()
+        made.append(Panel(title, drawings.keep(draw(exposure)), caption, wide_risk(exposure)))
+    return made
+
+
+def chart_panels(run: Run, drawings: Drawings) -> list[Panel]:
+    """A study's own charts."""
+    made = []
+    for chart in run.study.charts if run.study else ():
+        missing = "Zero has no place on a logarithmic axis and is left out." if undrawn(chart) else ""
+        caption = f"{chart.note} {missing}".strip()
+        made.append(Panel(chart.title, drawings.keep(chart_figure(chart)), caption, wide_chart(chart)))
+    return made
+
+
+def _roc_note(panel: RocPanel) -> str:
+    members, others = panel.curves[0].members, panel.curves[0].nonmembers
+    if all(figures.decides(roc) for roc in panel.curves):
+        return f"{members} members, {others} others. This attack says only yes or no: a point, no curve."
+    note = f"{members} members, {others} others: rates below {1 / max(1, others):.2g} cannot be measured."
+    if panel.by == "attack":
+        if all(roc.defence == "none" for roc in panel.curves):
+            note = f"The undefended model. {note}"
+        if any(figures.decides(roc) for roc in panel.curves):
+            note += " A point stands for an attack that says only yes or no."
+    return note
+
+
+def _other_attacks(exposure: Exposure) -> str:
+    if not exposure.others:
+        return ""
+    named = words.listed([f"{attack} ({words.number(mean)})" for attack, mean in exposure.others])
+    return f"Attack: {exposure.attack}, the highest on average; weaker: {named}."
+
+
+def _panel_title(run: Run, name: str, cell: str | None) -> str:
+    """An audit draws its defences together; a study's cells are settings apart, so each has a panel."""
+    return f"{cell}, {name}" if _studied(run) and cell else name
+
+
+def _studied(run: Run) -> bool:
+    return any(row.source != "audit" for row in run.rows)

@@ -20,11 +20,16 @@ class Head:
 
 
 def find_head(protocol: Protocol) -> Head:
-    """The head of the protocol's network, or `CannotRun` where labels do not show in it."""
+    """The head of the protocol's network, or `CannotRun` where labels do not show in its updates."""
     if protocol.recipe.optimiser != "sgd":
         raise CannotRun(
             f"{protocol.recipe.optimiser} rescales each entry, so updates do not add up like gradients"
         )
+    return last_linear(protocol)
+
+
+def last_linear(protocol: Protocol) -> Head:
+    """The linear layer with a bias whose outputs are the network's, or `CannotRun` where there is none."""
     for name, module in protocol.architecture.named_modules():
         head = Head(f"{name}.weight".lstrip("."), f"{name}.bias".lstrip("."))
         known = {head.weight, head.bias} <= set(protocol.layout.names)

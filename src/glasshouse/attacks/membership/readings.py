@@ -1,0 +1,137 @@
+"""What a server reads off the rounds it observed, and how readings become membership scores.
+
+A reading gives each record a level, how well the model of all clients together speaks for it, and, where
+single updates are seen, each client's claim to it. Both depend on the class far more than on membership: a
+client rich in a class raises every record of the class. So they are measured against auxiliary records of the
+same class, which are no members. What remains is about the record.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glasshouse.access import AggregateAccess, SeenSum, SeenUpdates, UpdateAccess
+from glasshouse.attacks.attack import CannotRun, Knowledge, MembershipScores
+from glasshouse.attacks.membership.signals import given
+from glasshouse.errors import BadInput
+from glasshouse.federation.updates import Update, weighted_sum
+
+CLAIM_WEIGHT = 0.5
+"""What the strongest client's claim counts beside the level; a half did better than all or nothing."""
+
+COMMON = 5
+"""How many records' worth of the spread over all classes goes into the spread of each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """One round: the `level` of each record, shape (N,), and each client's claim to it, shape (N,)."""
+
+    number: int
+    level: np.ndarray
+    claims: dict[int, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The `asked` candidates and, after them, the auxiliary records: x (N, C, H, W) and y (N,)."""
+
+    x: Tensor
+    y: Tensor
+    asked: int
+
+    @classmethod
+    def of(cls, knowledge: Knowledge) -> "Records":
+        """The records an attack is told."""
+        candidates, auxiliary = given(knowledge.candidates), given(knowledge.auxiliary)
+        x, y = torch.cat([candidates.x, auxiliary.x]), torch.cat([candidates.y, auxiliary.y])
+        return cls(x, y, len(candidates))
+
+    def standardised(self, values: np.ndarray) -> np.ndarray:
+        """`values`, shape (N,), less the auxiliary mean of the record's class, over the auxiliary spread.
+
+        An auxiliary record is compared with the others of its class. A class with fewer than two has the mean
+        of all classes.
+        """
+        labels, known = self.y.numpy(), values[self.asked :]
+        own = labels[self.asked :]
+        classes = int(labels.max()) + 1
+        count = np.bincount(own, minlength=classes)
+        enough = count >= 2
+        mean = np.where(enough, np.bincount(own, known, classes) / count.clip(1), known.mean())
+        distance = values - mean[labels]
+        squares = np.bincount(own, distance[self.asked :] ** 2, classes)
+        common = squares.sum() / max(len(own) - int(enough.sum()), 1)
+        spread = np.sqrt((squares + COMMON * common) / ((count - 1).clip(0) + COMMON)).clip(1e-12)
+        distance[self.asked :] *= np.where(enough, count / (count - 1).clip(1), 1.0)[own]
+        return np.asarray(distance / spread[labels])
+
+
+def seen_rounds(access: UpdateAccess | AggregateAccess) -> Sequence[SeenUpdates | SeenSum]:
+    """The rounds in which something was seen, or `CannotRun` where there are none."""
+    rounds = [seen for seen in access.rounds if isinstance(seen, SeenSum) or seen.updates]
+    if not rounds:
+        raise CannotRun("the server observed no round")
+    return rounds
+
+
+def single_updates(seen: SeenUpdates | SeenSum) -> tuple[Update, ...]:
+    """The updates seen one by one."""
+    return seen.updates if isinstance(seen, SeenUpdates) else ()
+
+
+def mean_update(seen: SeenUpdates | SeenSum) -> Tensor:
+    """The clients' mean update, weighted by their sizes, shape (P,)."""
+    if isinstance(seen, SeenSum):
+        return seen.mean
+    return weighted_sum(seen.updates, sum(update.samples for update in seen.updates))
+
+
+def membership(
+    readings: Sequence[Reading], records: Records, *, memory: float, accused: float
+) -> MembershipScores:
+    """Scores for the candidates: their standard level, plus a half of their strongest standard claim.
+
+    Levels are averaged with weights that fall by the factor `memory` from each round to the one before;
+    claims are summed. Accused are those who score above all but the share `accused` of the auxiliary records.
+    A row of `by_client` is that client's standard claim, or the scores for a client that was never seen.
+    """
+    asked = slice(records.asked)
+    scores, claims = _scores(readings, records, memory)
+    threshold = np.quantile(scores[records.asked :], 1 - accused)
+    by_client = [claims.get(k, scores)[asked] for k in range(max(claims, default=-1) + 1)]
+    return MembershipScores(
+        scores[asked],
+        scores[asked] > threshold,
+        np.stack(by_client) if by_client else None,
+        {reading.number: _scores([reading], records, memory)[0][asked] for reading in readings},
+    )
+
+
+def _scores(
+    readings: Sequence[Reading], records: Records, memory: float
+) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+    """The scores of candidates and auxiliary records, and each client's standard claims to them."""
+    weights = memory ** np.arange(len(readings))[::-1]
+    level = sum(weight * reading.level for weight, reading in zip(weights, readings))
+    scores = records.standardised(np.asarray(level))
+    clients = sorted({client for reading in readings for client in reading.claims})
+    claims = {
+        client: records.standardised(
+            np.sum([reading.claims[client] for reading in readings if client in reading.claims], axis=0)
+        )
+        for client in clients
+    }
+    if claims:
+        strongest = np.max(list(claims.values()), axis=0)
+        scores = scores + CLAIM_WEIGHT * records.standardised(strongest)
+    return scores, claims
+
+
+def check_share(attack: str, key: str, value: float) -> None:
+    """Refuse what is not strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise BadInput(f"{attack} {key} = {value} is out of range; it lies in (0, 1)")

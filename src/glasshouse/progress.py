@@ -73,7 +73,7 @@ class Progress:
         task = Task(self._bars, label, total, done)
         yield task
         task.remove()
-        if self._bars is None:
+        if self._bars is None and total > done:
             self.say(f"{label}: {total - done} of {total} steps in {time.monotonic() - began:.1f} s")
 
     def track(self, items: Iterable[Item], label: str, total: int) -> Iterator[Item]:

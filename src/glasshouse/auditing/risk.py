@@ -18,8 +18,9 @@ def risks(evidence: Evidence, truth: Truth) -> list[dict[str, Any]]:
     if not isinstance(evidence, MembershipScores) or truth.batches is not None:
         return []
     clients = len(truth.client_counts)
-    scores = evidence.by_client if evidence.by_client is not None else [evidence.scores] * clients
-    rows = [_risk("client", k, scores[k], truth.holder == k, truth) for k in range(clients)]
+    told = [] if evidence.by_client is None else list(evidence.by_client)
+    each = [*told, *[evidence.scores] * (clients - len(told))]  # it cannot know of clients it never saw
+    rows = [_risk("client", k, each[k], truth.holder == k, truth) for k in range(clients)]
     rows += [_risk("round", number, own, truth.member, truth) for number, own in evidence.by_round.items()]
     return rows
 

@@ -14,15 +14,40 @@ from glasshouse.auditing.bench import Bench
 from glasshouse.auditing.gallery import pictures
 from glasshouse.auditing.grants import Grantor
 from glasshouse.auditing.risk import risks
-from glasshouse.auditing.scoring import score
+from glasshouse.auditing.scoring import Score, score
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.truth import Truth, establish
 from glasshouse.errors import BadInput
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History
+from glasshouse.findings import Finding
 from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.measures.membership import roc
 from glasshouse.store import RunFolder
+
+
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """One attack's evidence, beside what is true and what it was told."""
+
+    evidence: Evidence
+    truth: Truth
+    knowledge: Knowledge
+    seconds: float
+
+    def entries(self, score: Score) -> dict[str, Any]:
+        """What a finding says of one of its scores."""
+        estimate = score.estimate
+        return {
+            "metric": score.metric,
+            "value": estimate.value,
+            "low": estimate.low,
+            "high": estimate.high,
+            "chance": score.chance,
+            "n": estimate.n,
+            "assumes": self.knowledge.described() + ((estimate.note,) if estimate.note else ()),
+            "seconds": self.seconds,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,48 +79,42 @@ class Trial:
             raise BadInput(f"{self.folder.work / name}.json is damaged; delete it and run again")
         return kept
 
-    def _attack(self, spec: str, kind: type[Access], shadowing: Shadowing) -> dict[str, Any]:
+    def examine(self, spec: str, kind: type[Access], shadowing: Shadowing) -> "Examination":
+        """Let one attack run with the access `kind`; raises `CannotRun` where it does not apply."""
         attack: Attack = ATTACKS.make(spec)
         seed = derive(self.bench.setting.seed, "attack", self.defence, spec, kind.adversary)
-        labels = {"cell": f"{self.defence}/{spec}", "attack": spec, "defence": self.defence}
+        truth = establish(self.bench, attack, self.grantor.model, seed)
+        knowledge = self._knowledge(attack, truth, shadowing)
+        began = time.perf_counter()
+        evidence = attack.run(self.grantor.grant(kind), knowledge, torch_rng(seed))
+        return Examination(evidence, truth, knowledge, round(time.perf_counter() - began, 3))
+
+    def finding(self, spec: str, kind: type[Access], **entries: Any) -> Finding:
+        """A finding of one attack on this federation."""
+        return self.bench.finding(
+            cell=f"{self.defence}/{spec}",
+            family=ATTACKS.make(spec).family,
+            adversary=kind.adversary,
+            attack=spec,
+            defence=self.defence,
+            strategy=self.strategy,
+            **entries,
+        )
+
+    def _attack(self, spec: str, kind: type[Access], shadowing: Shadowing) -> dict[str, Any]:
         try:
-            truth = establish(self.bench, attack, self.grantor.model, seed)
-            knowledge = self._knowledge(attack, truth, shadowing)
-            began = time.perf_counter()
-            evidence = attack.run(self.grantor.grant(kind), knowledge, torch_rng(seed))
-            seconds = round(time.perf_counter() - began, 3)
-            scores = score(evidence, truth)
+            examination = self.examine(spec, kind, shadowing)
+            scores = score(examination.evidence, examination.truth)
         except CannotRun as reason:
-            empty = self.bench.finding(
-                **labels,
-                family=attack.family,
-                adversary=kind.adversary,
-                metric="not-applicable",
-                value=None,
-                assumes=(str(reason),),
-            )
+            empty = self.finding(spec, kind, metric="not-applicable", value=None, assumes=(str(reason),))
             return {"rows": [empty.row()], "roc": [], "gallery": [], "risk": []}
-        rows = [
-            self.bench.finding(
-                **labels,
-                family=attack.family,
-                adversary=kind.adversary,
-                metric=result.metric,
-                value=result.estimate.value,
-                low=result.estimate.low,
-                high=result.estimate.high,
-                chance=result.chance,
-                n=result.estimate.n,
-                assumes=knowledge.described() + ((result.estimate.note,) if result.estimate.note else ()),
-                seconds=seconds,
-            ).row()
-            for result in scores
-        ]
+        evidence, truth = examination.evidence, examination.truth
         bare = self.defence == "none"
         shown = pictures(evidence, truth, self.folder.path, slug(spec)) if bare else []
+        labels = {"cell": f"{self.defence}/{spec}", "attack": spec, "defence": self.defence}
         by_whom = labels | {"adversary": kind.adversary}
         return {
-            "rows": rows,
+            "rows": [self.finding(spec, kind, **examination.entries(found)).row() for found in scores],
             "roc": [by_whom | curve for curve in _roc(evidence, truth)],
             "gallery": [labels | picture for picture in shown],
             "risk": [by_whom | entry for entry in (risks(evidence, truth) if bare else [])],

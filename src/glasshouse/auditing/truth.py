@@ -55,9 +55,11 @@ def suspects(bench: Bench) -> tuple[Images, np.ndarray]:
     held = bench.split
     if not len(held.nonmembers):
         return held.pool[:0], np.empty(0, dtype=np.int64)
-    positions = np.concatenate([*held.clients, held.nonmembers])
-    sizes = [len(own) for own in held.clients]
-    holder = np.repeat([*range(len(sizes)), -1], [*sizes, len(held.nonmembers)])
+    of_clients = np.concatenate(held.clients)
+    owner = np.repeat(np.arange(len(held.clients)), [len(own) for own in held.clients])
+    by_position = np.argsort(of_clients)  # so that the order is the same however the members are divided
+    positions = np.concatenate([of_clients[by_position], held.nonmembers])
+    holder = np.concatenate([owner[by_position], np.full(len(held.nonmembers), -1)])
     order = numpy_rng(bench.setting.seed, "candidates").permutation(len(positions))
     return held.pool[positions[order]], holder[order]
 

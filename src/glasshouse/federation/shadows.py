@@ -148,8 +148,8 @@ def train_shadows(
         logits[k] = read_tensors(files[k])[0]["logits"].numpy()
     stage = engine.share(_Stage(laid_out(deepcopy(model)), training, engine.share_images(pool)))
     jobs = (_Job(stage, start(seeds[k]), sets[k].train, seeds[k]) for k in missing)
-    arriving = zip(missing, engine.map(_train, jobs))
-    for k, answers in (progress or Progress(quiet=True)).track(arriving, "shadow models", len(missing)):
+    arriving = zip(engine.map(_train, jobs), missing)
+    for answers, k in (progress or Progress(quiet=True)).track(arriving, "shadow models", len(missing)):
         logits[k] = answers
         if k in files:
             write_tensors(files[k], {"logits": torch.from_numpy(answers)})

@@ -45,25 +45,35 @@ def run_study(
     folder = RunFolder(Path(out or Path("runs") / f"study-{name}-{scale}"), config)
     missing = [
         (cell, number)
-        for cell in chosen
         for number in range(seed, seed + count)
+        for cell in chosen
         if not _file(folder, cell, number).exists()
     ]
     with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
         for cell, number in progress.track(missing, f"study {name}", len(missing)):
-            _run_cell(study, cell, number, folder, running)
+            _run_cell(study, cell, number, folder, running, progress)
     findings = _collect(folder, grid)
     verdicts = [dataclasses.asdict(verdict) for verdict in study.conclude(findings)]
     done = len({finding.cell for finding in findings})
     most = len({finding.seed for finding in findings})
     summary = f"{done} of {len(grid)} cells at scale {scale}, with up to {most} seeds each."
-    write_json(folder.path / "study.json", {"title": study.title, "summary": summary, "verdicts": verdicts})
+    shown = study.present(findings)
+    page = {
+        "title": study.title,
+        "summary": summary,
+        "verdicts": verdicts,
+        "tables": [table.model_dump() for table in shown.tables],
+        "charts": [chart.model_dump() for chart in shown.charts],
+    }
+    write_json(folder.path / "study.json", page)
     return write_results(folder.path, findings, {})
 
 
-def _run_cell(study: Study, cell: Cell, seed: int, folder: RunFolder, engine: Engine) -> None:
+def _run_cell(
+    study: Study, cell: Cell, seed: int, folder: RunFolder, engine: Engine, progress: Progress
+) -> None:
     file = _file(folder, cell, seed)
-    place = Workplace(engine, seed, file.with_suffix(""), Progress(quiet=True))
+    place = Workplace(engine, seed, file.with_suffix(""), folder.work / "shared", progress)
     found = [
         dataclasses.replace(finding, source=study.name, cell=cell.name, seed=seed)
         for finding in cell.run(place)

@@ -9,17 +9,19 @@ from typing import ClassVar
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
+from glasshouse.report.run import Chart, Layout
 
 SCALES = ("smoke", "laptop", "paper")
 
 
 @dataclass(frozen=True, eq=False)
 class Workplace:
-    """What a cell may use: the engine, its seed, and a folder where a long cell can keep checkpoints."""
+    """What a cell may use: the engine, its seed, and folders of its own and for all cells together."""
 
     engine: Engine
     seed: int
     folder: Path
+    shared: Path
     progress: Progress
 
 
@@ -40,6 +42,14 @@ class Verdict:
     reason: str
 
 
+@dataclass(frozen=True)
+class Presentation:
+    """What the page of a study shows beside its long table."""
+
+    tables: tuple[Layout, ...] = ()
+    charts: tuple[Chart, ...] = ()
+
+
 class Study(ABC):
     """One paper, or one question: its cells at each scale, and its conclusions."""
 
@@ -53,6 +63,10 @@ class Study(ABC):
     def seeds(self, scale: str) -> int:
         """How many seeds each cell runs with unless the user says otherwise."""
         return {"smoke": 1, "laptop": 3, "paper": 5}[scale]
+
+    def present(self, findings: Sequence[Finding]) -> Presentation:
+        """The tables and figures of the paper, filled with what was measured."""
+        return Presentation()
 
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
         """A verdict on each claim, from the findings that are there."""

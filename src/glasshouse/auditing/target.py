@@ -1,0 +1,50 @@
+"""Training what is put on trial: the federation under a defence, or the central baseline."""
+
+import dataclasses
+
+from glasshouse.auditing.bench import Bench
+from glasshouse.auditing.grants import Grantor
+from glasshouse.auditing.trial import Trial, slug
+from glasshouse.defences import make_defences
+from glasshouse.federation.federation import Federation, Plan
+from glasshouse.federation.history import Record
+from glasshouse.federation.strategies import STRATEGIES
+from glasshouse.learning.engine import Engine
+from glasshouse.learning.seeds import derive
+from glasshouse.progress import Progress
+from glasshouse.store import RunFolder, write_tensors
+
+
+def train_target(
+    bench: Bench, folder: RunFolder, engine: Engine, progress: Progress, strategy: str, defence: str
+) -> Trial:
+    """The federation under `defence`, trained to the end of its plan.
+
+    The strategy `central` is the baseline: a single client that holds everybody's data and always takes part.
+    """
+    setting = bench.setting
+    training = setting.training
+    central = strategy == "central"
+    plan = Plan(
+        rounds=training.rounds,
+        fraction=1.0 if central else training.fraction,
+        target_accuracy=training.target_accuracy,
+        observe=() if central else tuple(range(min(training.rounds, setting.audit.observe))),
+    )
+    federation = Federation(
+        bench.model,
+        dataclasses.replace(bench.split, clients=(bench.split.members,)) if central else bench.split,
+        training.recipe(),
+        engine=engine,
+        strategy=STRATEGIES.make("fedavg" if central else strategy),
+        defences=make_defences(defence),
+        local_test=0 if central else training.local_test,
+        seed=derive(setting.seed, "federation"),
+    )
+    name = strategy if central else defence
+    record = Record(folder.work / slug(name))
+    history = federation.run(bench.start, plan, record=record, progress=progress, label=f"training, {name}")
+    seen = [record.observed(number) for number in plan.observe if number < len(history.rounds)]
+    grantor = Grantor(bench.model, federation, history, seen)
+    write_tensors(folder.path / "weights" / f"{slug(name)}.safetensors", grantor.model.state_dict())
+    return Trial(bench, folder, defence, strategy, federation, history, grantor)

@@ -23,7 +23,8 @@ from glasshouse.attacks.labels.counts import LabelCountsFromUpdates, effective_l
 from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.attacks.membership.threshold import Gap, LossThreshold
 from glasshouse.auditing.grants import Grantor
-from glasshouse.auditing.scoring import Truth, overlap, score
+from glasshouse.auditing.scoring import overlap, score
+from glasshouse.auditing.truth import Truth
 from glasshouse.defences import make_defences
 from glasshouse.errors import BadInput
 from glasshouse.federation.federation import Federation, Plan
@@ -55,6 +56,13 @@ def finished(engine, *, model=None, split=None, recipe=None, strategy=None, defe
     return Grantor(model, federation, history, seen), held
 
 
+def truth_about(images, member=None, *, counts=None, model=None):
+    """What the auditor knows: who is a member, all of them one client's, and the labels of the clients."""
+    member = np.zeros(len(images), dtype=bool) if member is None else member
+    counts = np.zeros((1, CLASSES)) if counts is None else counts
+    return Truth(images, np.where(member, 0, -1), member, counts, model or nn.Identity(), RNG)
+
+
 def test_every_attack_declares_its_family_its_access_and_what_it_is_told():
     known = {field.name for field in dataclasses.fields(Knowledge)}
     for name in ATTACKS:
@@ -71,7 +79,7 @@ def test_the_gap_attack_has_half_the_gap_as_its_advantage():
     member = np.arange(40) < 25
     access = QueryAccess(lambda x: predict(model, x).softmax(1))
     evidence = Gap().run(access, Knowledge(images), RNG)
-    value = score(evidence, Truth(images, member, np.zeros((1, CLASSES)), model, RNG))[1].estimate.value
+    value = score(evidence, truth_about(images, member))[1].estimate.value
     gap = right[:25].double().mean() - right[25:].double().mean()
     assert value == pytest.approx(0.5 + gap.item() / 2)
 
@@ -96,7 +104,7 @@ def test_the_loss_threshold_finds_members_that_were_learned_by_heart(engine):
     candidates = split.pool[positions]
     knowledge = Knowledge(candidates, split.images("auxiliary"))
     evidence = LossThreshold().run(grantor.grant(QueryAccess), knowledge, RNG)
-    found = score(evidence, Truth(candidates, member, np.zeros((1, CLASSES)), grantor.model, RNG))
+    found = score(evidence, truth_about(candidates, member))
     assert found[0].estimate.low > 0.8
 
 
@@ -104,9 +112,9 @@ def test_a_model_that_never_saw_the_candidates_gives_them_away_no_more_than_chan
     grantor, _ = finished(engine, split=make_split((60,)), recipe=Recipe(epochs=50, batch_size=10, lr=0.1))
     strangers = make_images(400, seed=9)
     member = np.random.default_rng(0).permutation(400) < 200
-    truth = Truth(strangers, member, np.zeros((1, CLASSES)), grantor.model, RNG)
+    truth = truth_about(strangers, member)
     for attack in (Gap(), LossThreshold()):
-        knowledge = Knowledge(strangers, make_images(100, seed=10)).only(attack.told)
+        knowledge = Knowledge(strangers, make_images(100, seed=10))
         evidence = attack.run(grantor.grant(QueryAccess), knowledge, RNG)
         area = score(evidence, truth)[0].estimate
         assert area.low <= 0.5 <= area.high
@@ -115,7 +123,7 @@ def test_a_model_that_never_saw_the_candidates_gives_them_away_no_more_than_chan
 def test_fgsm_at_eps_zero_leaves_the_clean_accuracy():
     model, images = make_model().eval(), make_images(40)
     evidence = FGSM(eps=0.0).run(ModelAccess(model), Knowledge(images), RNG)
-    truth = Truth(images, np.zeros(40, dtype=bool), np.zeros((1, CLASSES)), model, RNG)
+    truth = truth_about(images, model=model)
     robust, clean = score(evidence, truth)
     assert torch.equal(evidence.x, images.x)
     assert robust.estimate.value == clean.estimate.value == robust.chance == accuracy(model, images)
@@ -231,7 +239,7 @@ def test_a_hidden_layer_is_not_taken_for_the_head(engine):
 
 def test_examples_that_move_too_far_or_are_no_images_are_not_scored():
     images = make_images(4)
-    truth = Truth(images, np.zeros(4, dtype=bool), np.zeros((1, CLASSES)), make_model().eval(), RNG)
+    truth = truth_about(images, model=make_model().eval())
     with pytest.raises(CannotRun, match=r"more than its eps = 0\.01"):
         score(AdversarialExamples((images.x + 0.5).clamp(0, 1), 0.01), truth)
     with pytest.raises(CannotRun, match=r"in \[0, 1\]"):
@@ -239,7 +247,7 @@ def test_examples_that_move_too_far_or_are_no_images_are_not_scored():
 
 
 def test_a_guess_that_happens_to_be_exact_counts_as_chance():
-    truth = Truth(make_images(4), np.zeros(4, dtype=bool), np.array([[2, 2, 2, 2]]), nn.Identity(), RNG)
+    truth = truth_about(make_images(4), counts=np.array([[2, 2, 2, 2]]))
     exact = score(LabelCounts((CountedLabels((0,), np.array([2, 2, 2, 2])),)), truth)[1]
     assert (exact.estimate.value, exact.chance) == (1.0, 1.0)
 
@@ -257,9 +265,7 @@ def test_whole_counts_are_proportional_and_add_up():
 
 
 def test_label_scores_know_the_blind_guess():
-    truth = Truth(
-        make_images(4), np.zeros(4, dtype=bool), np.array([[8, 0, 0, 0], [2, 2, 2, 2]]), nn.Identity(), RNG
-    )
+    truth = truth_about(make_images(4), counts=np.array([[8, 0, 0, 0], [2, 2, 2, 2]]))
     evidence = LabelCounts(
         (CountedLabels((0,), np.array([6, 2, 0, 0])), CountedLabels((1,), np.array([2, 2, 2, 2])))
     )
@@ -271,7 +277,9 @@ def test_label_scores_know_the_blind_guess():
 
 def test_membership_scores_report_chance_for_constant_scores():
     member = np.arange(300) < 250
-    truth = Truth(make_images(300), member, np.zeros((1, CLASSES)), nn.Identity(), RNG)
+    truth = truth_about(make_images(300), member)
     found = score(MembershipScores(np.zeros(300), np.ones(300, dtype=bool)), truth)
-    assert [result.estimate.value for result in found[:2]] == [0.5, 0.5]
-    assert found[2].estimate.value is None
+    values = {result.metric: result.estimate.value for result in found}
+    assert (values["auc"], values["balanced-accuracy"], values["advantage"]) == (0.5, 0.5, 0.0)
+    assert values["tpr-at-1%-fpr"] is None
+    assert values["epsilon"] == 0.0

@@ -29,7 +29,7 @@ def train_target(
         rounds=training.rounds,
         fraction=1.0 if central else training.fraction,
         target_accuracy=training.target_accuracy,
-        observe=() if central else tuple(range(min(training.rounds, setting.audit.observe))),
+        observe=() if central else _watched(training.rounds, setting.audit.observe),
     )
     federation = Federation(
         bench.model,
@@ -48,3 +48,9 @@ def train_target(
     grantor = Grantor(bench.model, federation, history, seen)
     write_tensors(folder.path / "weights" / f"{slug(name)}.safetensors", grantor.model.state_dict())
     return Trial(bench, folder, defence, strategy, federation, history, grantor)
+
+
+def _watched(rounds: int, count: int) -> tuple[int, ...]:
+    """The first and the last rounds, `count` together: what is new shows early, what stays shows late."""
+    early = -(-count // 2)
+    return tuple(number for number in range(rounds) if number < early or number >= rounds - (count - early))

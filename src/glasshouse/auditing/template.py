@@ -14,9 +14,9 @@ partition = "dirichlet(alpha=0.5)"
 # How many images the clients hold together, how many are kept out for the membership attacks, how many the
 # adversaries may use as auxiliary data, how many the model is tested on. Left out, they share what there is.
 members = 400
-nonmembers = 700
-auxiliary = 297
-test = 400
+nonmembers = 500
+auxiliary = 600
+test = 297
 
 [model]
 # A name of the zoo or package.module:factory, and a .safetensors or .pt file to start from ("" for none).
@@ -40,7 +40,18 @@ momentum = 0.0
 weight_decay = 0.0
 
 [audit]
-attacks = ["loss-threshold", "gap", "fgsm(eps=0.1)", "label-counts", "saturated-head"]
+attacks = [
+    "loss-threshold",
+    "gap",
+    "mia-bad",
+    "lira",
+    "rmia",
+    "loss-trajectory",
+    "source-inference",
+    "fgsm(eps=0.1)",
+    "label-counts",
+    "saturated-head",
+]
 # Each is trained in and attacked like the undefended model; join several with +.
 defences = [
     "gaussian-noise(std=0.05)",
@@ -51,8 +62,13 @@ defences = [
     "clipping(norm=1.0)",
     "clipping(norm=1.0)+gaussian-noise(std=0.05)",
 ]
-# A curious server looks at this many rounds, from the first.
-observe = 4
+# The servers that only read see this many rounds: half of them the first, half the last.
+observe = 8
 # Train the same network on all data in one place, too, for comparison.
 central = true
+# How many shadow models mia-bad, lira and rmia share; whether they are trained "like-target", in a federation,
+# or "central", in one place; and whether, being adaptive, they are trained anew under each defence.
+shadows = 8
+shadow_training = "like-target"
+adaptive = false
 """

@@ -3,20 +3,23 @@
 import hashlib
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.setting import Setting, as_toml
+from glasshouse.data.images import Images
 from glasshouse.data.sources import as_dataset, load
 from glasshouse.data.split import Split, split
 from glasshouse.defences import make_defences
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.findings import Finding
 from glasshouse.learning.layout import read_vector
-from glasshouse.learning.seeds import derive
+from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.models.loading import check_output, load_model, load_weights
 
 
@@ -32,6 +35,28 @@ class Bench:
     model: nn.Module
     start: Tensor
     fresh_weights: bool
+
+    @cached_property
+    def auxiliary(self) -> Images:
+        """What adversaries may use as they like."""
+        return self.split.images("auxiliary")
+
+    @cached_property
+    def suspects(self) -> tuple[Images, np.ndarray]:
+        """All members and non-members, in an order that tells nothing and is the same for every attack.
+
+        With each comes the number of the client that holds it, or -1. None, where there are no non-members.
+        """
+        held = self.split
+        if not len(held.nonmembers):
+            return held.pool[:0], np.empty(0, dtype=np.int64)
+        of_clients = np.concatenate(held.clients)
+        owner = np.repeat(np.arange(len(held.clients)), [len(own) for own in held.clients])
+        by_position = np.argsort(of_clients)  # so that the order is the same however the members are divided
+        positions = np.concatenate([of_clients[by_position], held.nonmembers])
+        holder = np.concatenate([owner[by_position], np.full(len(held.nonmembers), -1)])
+        order = numpy_rng(self.setting.seed, "candidates").permutation(len(positions))
+        return held.pool[positions[order]], holder[order]
 
     def fresh(self, seed: int) -> Tensor:
         """First weights for another model of the same kind, shape (P,)."""

@@ -8,7 +8,6 @@ import torch
 
 from glasshouse.attacks.attack import CannotRun
 from glasshouse.auditing.bench import Bench
-from glasshouse.auditing.truth import suspects
 from glasshouse.data.images import Images
 from glasshouse.federation.shadows import (
     Answers,
@@ -35,7 +34,7 @@ class Shadowing:
         self._engine = engine
         self._progress = progress
         self._kept: dict[tuple[str, str], Shadows] = {}
-        auxiliary, (candidates, _) = bench.split.images("auxiliary"), suspects(bench)
+        auxiliary, (candidates, _) = bench.auxiliary, bench.suspects
         self._auxiliary = len(auxiliary)
         self._pool = _joined(auxiliary, candidates)
 

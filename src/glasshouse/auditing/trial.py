@@ -124,7 +124,7 @@ class Trial:
         """What `attack` is told; shadow models are trained only where it asks for them."""
         makers: dict[str, Callable[[], Any]] = {
             "candidates": lambda: truth.candidates,
-            "auxiliary": lambda: self.bench.split.images("auxiliary"),
+            "auxiliary": lambda: self.bench.auxiliary,
             "shadows": lambda: shadowing.offline(self.defence),
             "online_shadows": lambda: shadowing.online(self.defence),
         }

@@ -38,30 +38,13 @@ def establish(bench: Bench, attack: Attack, model: nn.Module, seed: int) -> Trut
     """The truth about one attack on the final `model`."""
     held = bench.split
     if attack.family in ABOUT_RECORDS:
-        candidates, holder = suspects(bench)
+        candidates, holder = bench.suspects
         batches, member = _questions(attack, holder, bench.setting.seed)
     else:
         candidates, holder = held.images("test"), np.full(len(held.test), -1)
         batches, member = None, holder >= 0
     counts = np.stack([held.client(k).label_counts().numpy() for k in range(len(held.clients))])
     return Truth(candidates, holder, member, counts, model, torch_rng(seed, "blind guess"), batches)
-
-
-def suspects(bench: Bench) -> tuple[Images, np.ndarray]:
-    """All members and non-members, in an order that tells nothing and is the same for every attack.
-
-    With each comes the number of the client that holds it, or -1. None, where there are no non-members.
-    """
-    held = bench.split
-    if not len(held.nonmembers):
-        return held.pool[:0], np.empty(0, dtype=np.int64)
-    of_clients = np.concatenate(held.clients)
-    owner = np.repeat(np.arange(len(held.clients)), [len(own) for own in held.clients])
-    by_position = np.argsort(of_clients)  # so that the order is the same however the members are divided
-    positions = np.concatenate([of_clients[by_position], held.nonmembers])
-    holder = np.concatenate([owner[by_position], np.full(len(held.nonmembers), -1)])
-    order = numpy_rng(bench.setting.seed, "candidates").permutation(len(positions))
-    return held.pool[positions[order]], holder[order]
 
 
 def _questions(attack: Attack, holder: np.ndarray, seed: int) -> tuple[np.ndarray | None, np.ndarray]:

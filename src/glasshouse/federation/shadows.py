@@ -5,12 +5,13 @@ import hashlib
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import log_softmax
+from scipy.special import log_softmax, logsumexp
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
@@ -51,6 +52,15 @@ class Training:
         return f"{where} for {self.rounds} x {self.recipe.epochs} epochs{under}"
 
 
+def log_odds(log_probabilities: np.ndarray, y: Tensor) -> np.ndarray:
+    """log p_y - log(1 - p_y) for each record, shape (N,), exact where p_y is close to 1."""
+    rows = np.arange(len(y))
+    others = log_probabilities.copy()
+    others[rows, y.numpy()] = -np.inf
+    odds: np.ndarray = log_probabilities[rows, y.numpy()] - logsumexp(others, axis=1)
+    return odds
+
+
 @dataclass(frozen=True, eq=False)
 class ShadowSet:
     """What one shadow has: positions of the images it is trained on, and of those kept for its test."""
@@ -75,6 +85,11 @@ class Answers:
         """The answers of one model, double of shape (N, classes)."""
         answers: np.ndarray = log_softmax(self.logits[model].astype(np.float64), axis=1)
         return answers
+
+    @cached_property
+    def log_odds(self) -> np.ndarray:
+        """The log-odds of each image's label under each model, shape (k, N)."""
+        return np.stack([log_odds(self.log_probabilities(k), self.images.y) for k in range(len(self))])
 
     def __len__(self) -> int:
         """How many models there are."""

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from scipy import stats
 
-from glasshouse.access import QueryAccess
+from glasshouse.access import AggregateAccess, QueryAccess, UpdateAccess
 from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, MembershipScores
 from glasshouse.attacks.membership.calibration import masked_mean, others, threshold_from_shadows
-from glasshouse.attacks.membership.signals import asked, given, log_odds, shadow_log_odds
+from glasshouse.attacks.membership.latest import as_outsider
+from glasshouse.attacks.membership.signals import asked, given, log_odds
 
 ENOUGH = 64
 """From this many shadows on a record has a variance of its own, as the authors advise."""
@@ -26,19 +27,23 @@ NARROWEST = 1e-6
 class LiRA(Attack):
     """Compares the target's confidence in a record with that of shadow models which never saw it.
 
+    A server asks the last global model that it saw.
+
     One variance for all records where `fixed_variance`; left open, with fewer than 64 shadow models. The
     threshold of its decisions is learned on the shadow models.
     """
 
     fixed_variance: bool | None = None
     family = "membership"
-    needs = (QueryAccess,)
+    needs = (QueryAccess, UpdateAccess, AggregateAccess)
     told = ("candidates", "shadows")
 
-    def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
+    def run(
+        self, access: QueryAccess | UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
+    ) -> MembershipScores:
         candidates, shadows = given(knowledge.candidates), given(knowledge.shadows)
         fixed = len(shadows) < ENOUGH if self.fixed_variance is None else self.fixed_variance
-        auxiliary = shadow_log_odds(shadows.auxiliary)
+        auxiliary = shadows.auxiliary.log_odds
         inside = shadows.auxiliary.inside
 
         def as_target(k: int) -> np.ndarray:
@@ -46,8 +51,8 @@ class LiRA(Attack):
             return offline_scores(auxiliary[k], auxiliary[rest], ~inside[rest], fixed)
 
         threshold = threshold_from_shadows(shadows.auxiliary, as_target)
-        phi = shadow_log_odds(shadows.candidates)
-        observed = log_odds(asked(access, candidates), candidates.y)
+        phi = shadows.candidates.log_odds
+        observed = log_odds(asked(as_outsider(access), candidates), candidates.y)
         scores = offline_scores(observed, phi, ~shadows.candidates.inside, fixed)
         return MembershipScores(scores, scores >= threshold)
 
@@ -72,9 +77,7 @@ class OnlineLiRA(Attack):
             )
         fixed = len(shadows) < ENOUGH if self.fixed_variance is None else self.fixed_variance
         observed = log_odds(asked(access, candidates), candidates.y)
-        scores = online_scores(
-            observed, shadow_log_odds(shadows.candidates), shadows.candidates.inside, fixed
-        )
+        scores = online_scores(observed, shadows.candidates.log_odds, shadows.candidates.inside, fixed)
         return MembershipScores(scores, scores > 0)
 
 

@@ -17,7 +17,7 @@ from glasshouse.attacks.membership.bad import check_batches
 from glasshouse.attacks.membership.batches import compose
 from glasshouse.attacks.membership.calibration import best_threshold, others
 from glasshouse.attacks.membership.lira import offline_scores
-from glasshouse.attacks.membership.signals import asked, given, log_odds, losses, shadow_log_odds
+from glasshouse.attacks.membership.signals import asked, given, log_odds, losses
 from glasshouse.federation.shadows import Answers
 
 Weigh = Callable[[np.ndarray], np.ndarray]
@@ -110,7 +110,7 @@ class SetLLR(SetAttack):
     """
 
     def signal(self, log_probabilities: np.ndarray, records: Answers, models: np.ndarray) -> np.ndarray:
-        phi = shadow_log_odds(records)[models]
+        phi = records.log_odds[models]
         observed = log_odds(log_probabilities, records.images.y)
         return offline_scores(observed, phi, ~records.inside[models], fixed=True)
 

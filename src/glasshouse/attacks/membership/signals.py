@@ -3,13 +3,13 @@
 from typing import TypeVar
 
 import numpy as np
-from scipy.special import logsumexp
 from torch import Tensor
 
 from glasshouse.access import QueryAccess
 from glasshouse.data.images import Images
-from glasshouse.federation.shadows import Answers
+from glasshouse.federation.shadows import log_odds
 
+__all__ = ["asked", "given", "log_odds", "losses"]
 TINY = 1e-300
 T = TypeVar("T")
 
@@ -30,17 +30,3 @@ def asked(access: QueryAccess, images: Images) -> np.ndarray:
 def losses(log_probabilities: np.ndarray, y: Tensor) -> np.ndarray:
     """The cross-entropy of each record, shape (N,)."""
     return np.asarray(-log_probabilities[np.arange(len(y)), y.numpy()])
-
-
-def log_odds(log_probabilities: np.ndarray, y: Tensor) -> np.ndarray:
-    """log p_y - log(1 - p_y) for each record, shape (N,), exact where p_y is close to 1."""
-    rows = np.arange(len(y))
-    others = log_probabilities.copy()
-    others[rows, y.numpy()] = -np.inf
-    odds: np.ndarray = log_probabilities[rows, y.numpy()] - logsumexp(others, axis=1)
-    return odds
-
-
-def shadow_log_odds(answers: Answers) -> np.ndarray:
-    """The log-odds of each record under each shadow, shape (k, N)."""
-    return np.stack([log_odds(answers.log_probabilities(k), answers.images.y) for k in range(len(answers))])

@@ -66,8 +66,8 @@ defences = [
 observe = 8
 # Train the same network on all data in one place, too, for comparison.
 central = true
-# How many shadow models mia-bad, lira and rmia share; whether they are trained "like-target", in federations, or
-# "central", in one place; and whether, being adaptive, they are trained anew under each defence.
+# How many shadow models mia-bad, lira and rmia share; whether they are trained "like-target", federated,
+# or "central", in one place; and whether, being adaptive, they are trained anew under each defence.
 shadows = 8
 shadow_training = "like-target"
 adaptive = false

@@ -19,8 +19,9 @@ lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(INSTALLED)  ## one federated round against a plain loop and Flower
+bench: $(INSTALLED)  ## a round against a plain loop and Flower, shadow models against a serial loop
 	$(BIN)/python benchmarks/rounds.py
+	$(BIN)/python benchmarks/shadows.py
 
 install: $(INSTALLED)
 

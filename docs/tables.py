@@ -19,7 +19,7 @@ from glasshouse.report.run import read_run
 from glasshouse.report.words import defence_words, interval, metric_words, number, of_hundred
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def names_table(kind: str) -> str:
@@ -70,16 +70,12 @@ def price_table(folder: Path) -> str:
         m.row.defence: m for m in measures if m.row.metric == "test-accuracy" and m.row.strategy != "central"
     }
     found = {(m.row.defence, m.row.adversary, m.row.attack): m for m in leading}
-    header = ["defence", "test accuracy"]
-    header += [
-        f"{adversary}: `{attack}`, {metric_words(metric).label}" for adversary, attack, metric in attacks
-    ]
-    rows = []
-    for defence, utility in accuracy.items():
-        cells = [found[defence, adversary, attack] for adversary, attack, _ in attacks]
+    rows = [["test accuracy", *(number(utility.value) for utility in accuracy.values())]]
+    for adversary, attack, metric in attacks:
+        cells = [found[defence, adversary, attack] for defence in accuracy]
         marked = [f"**{number(m.value)}**" if m.judged == "leak" else number(m.value) for m in cells]
-        rows.append([defence_words(defence), number(utility.value), *marked])
-    return _table(header, rows)
+        rows.append([f"{adversary}: `{attack}`, {metric_words(metric).label}", *marked])
+    return _table(["", *map(defence_words, accuracy)], rows)
 
 
 def filled(text: str, folder: Path | None = None) -> str:

@@ -12,12 +12,12 @@ Both attacks meet the same model with the same access and knowledge, and the aud
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores
-from glasshouse.attacks.membership.threshold import cross_entropies
+from glasshouse.attacks.membership.signals import asked, losses
 from glasshouse.data.images import Images
 
 
@@ -35,16 +35,17 @@ class Neighbourhood(Attack):
     told = ("candidates", "auxiliary")
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
-        losses = self.losses_nearby(access, knowledge.candidates, rng)
-        threshold = self.losses_nearby(access, knowledge.auxiliary, rng).median()
-        return MembershipScores(-losses.numpy(), (losses < threshold).numpy())
+        nearby = self.losses_nearby(access, knowledge.candidates, rng)
+        usual = np.median(self.losses_nearby(access, knowledge.auxiliary, rng))
+        return MembershipScores(-nearby, nearby < usual)
 
-    def losses_nearby(self, access: QueryAccess, images: Images, rng: torch.Generator) -> Tensor:
+    def losses_nearby(self, access: QueryAccess, images: Images, rng: torch.Generator) -> np.ndarray:
         """The mean loss of noisy copies of each image, shape (N,)."""
-        total = torch.zeros(len(images), dtype=torch.double)
+        total = np.zeros(len(images))
         for _ in range(self.copies):
             noise = self.std * torch.randn(images.x.shape, generator=rng)
-            total += cross_entropies(access, replace(images, x=(images.x + noise).clamp(0, 1)))
+            copies = replace(images, x=(images.x + noise).clamp(0, 1))
+            total += losses(asked(access, copies), copies.y)
         return total / self.copies
 
 

@@ -32,7 +32,7 @@ from glasshouse.listing import REGISTRIES
 from glasshouse.report.words import FAMILIES
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 TEXTS = {page: page.read_text() for page in PAGES}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CONTRIBUTED = dict(

@@ -28,7 +28,7 @@ PROBE_ROUNDS = 1_000_000
 
 
 class _Answers:
-    """What a model answers; the same images, asked about by one attack after the other, are looked at once."""
+    """What a model answers; images that one attack after the other asks about are looked at once."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model

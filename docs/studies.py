@@ -1,0 +1,93 @@
+"""Fill the page of a study, docs/studies/NAME.md, from the folder of its run.
+
+    python docs/studies.py runs/study-mia-bad-laptop
+
+What stands between `<!-- measured: begin -->` and `<!-- measured: end -->` is written anew: the verdicts, the
+study's own tables and its figures, which are copied to docs/images/studies/.
+"""
+
+import re
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+
+from glasshouse.report.run import Chart, Layout, Run, read_run
+from glasshouse.report.words import slug
+
+HERE = Path(__file__).parent
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def measured(folder: Path, name: str) -> str:
+    """Everything that the run in `folder` found, as markdown."""
+    run = read_run(folder)
+    assert run.study is not None
+    setup = tomllib.loads(run.config or "")
+    seeds = sorted({row.seed for row in run.rows if row.seed is not None})
+    versions = run.environment or {}
+    parts = [
+        f"Made by `glasshouse study {name} --scale {setup['scale']}` with seeds {_listed(seeds)}, Python "
+        f"{versions.get('python')}, torch {versions.get('torch')}. {run.study.summary}",
+        "### Verdicts",
+        _table(
+            ["claim", "verdict", "measured"],
+            [[claim.claim, f"**{claim.verdict}**", claim.reason] for claim in run.study.verdicts],
+        ),
+    ]
+    parts += _figures(run, name)
+    parts += _tables(run)
+    return "\n\n".join(parts)
+
+
+def _figures(run: Run, name: str) -> list[str]:
+    assert run.study is not None
+    target = HERE / "images" / "studies"
+    target.mkdir(parents=True, exist_ok=True)
+    parts = ["### Figures"]
+    for chart in run.study.charts:
+        file = f"{slug('chart', chart.name)}.png"
+        kept = f"{name}-{slug(chart.name)}.png"
+        shutil.copyfile(run.folder / "figures" / file, target / kept)
+        parts.append(f"![{chart.title}](../images/studies/{kept})")
+        parts.append(_caption(chart))
+    return parts
+
+
+def _caption(chart: Chart) -> str:
+    return f"*{chart.title}.* {chart.note}".strip()
+
+
+def _tables(run: Run) -> list[str]:
+    assert run.study is not None
+    parts = ["### Tables"]
+    for layout in run.study.tables:
+        parts.append(f"**{layout.title}**")
+        parts.append(_layout(layout))
+        if layout.note:
+            parts.append(layout.note)
+    return parts
+
+
+def _layout(layout: Layout) -> str:
+    return _table(
+        list(layout.columns), [["" if cell is None else str(cell) for cell in row] for row in layout.rows]
+    )
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _listed(seeds: list[int]) -> str:
+    return ", ".join(map(str, seeds))
+
+
+if __name__ == "__main__":
+    source = Path(sys.argv[1])
+    study = tomllib.loads((source / "config.toml").read_text())["study"]
+    page = HERE / "studies" / f"{study}.md"
+    text = page.read_text()
+    filling = f"{BEGIN}\n\n{measured(source, study)}\n\n{END}"
+    page.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: filling, text, flags=re.DOTALL))

@@ -111,7 +111,8 @@ def compare(repetitions: int) -> str:
     """A Markdown table of both contestants for each network."""
     lines = [
         f"**{MODELS} shadow models**, each on {TRAINED:,} of {IMAGES:,} images of CIFAR-10's shape, "
-        f"{RECIPE.epochs} epochs of batches of {RECIPE.batch_size}; medians of {repetitions} turns on {os.cpu_count()} cores.",
+        f"{RECIPE.epochs} epochs of batches of {RECIPE.batch_size}; "
+        f"medians of {repetitions} turns on {os.cpu_count()} cores.",
         "",
         f"| network | engine, {WORKERS} workers | serial loop, {THREADS} threads | faster by |",
         "|---|---|---|---|",

@@ -167,6 +167,15 @@ METRICS = {
     "null-auc": Metric(
         "AUC of plain averaging", "averages each batch and reaches an AUC of {raw}", leaks="none"
     ),
+    "auc-over-set-loss": Metric(
+        "AUC above that of the mean loss",
+        "gains {raw} over the mean loss of the batch",
+        leaks="none",
+        span=None,
+    ),
+    "permutation-p": Metric(
+        "p-value of the AUC", "is reached by shuffled truth with a probability of {raw}", leaks="none"
+    ),
     "epsilon": Metric(
         "epsilon, lower bound",
         "shows, with 95% confidence, that training spends an epsilon of at least {raw}",

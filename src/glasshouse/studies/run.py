@@ -56,7 +56,8 @@ def run_study(
     verdicts = [dataclasses.asdict(verdict) for verdict in study.conclude(findings)]
     done = len({finding.cell for finding in findings})
     most = len({finding.seed for finding in findings})
-    summary = f"{done} of {len(grid)} cells at scale {scale}, with up to {most} seeds each."
+    seeds_each = "one seed each" if most == 1 else f"up to {most} seeds each"
+    summary = f"{done} of {len(grid)} cells at scale {scale}, with {seeds_each}."
     shown = study.present(findings)
     page = {
         "title": study.title,

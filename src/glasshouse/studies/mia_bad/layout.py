@@ -1,5 +1,6 @@
 """The paper's tables and figures, printed and measured side by side."""
 
+from glasshouse.measures.estimate import Estimate, mean
 from glasshouse.report.measure import Measure
 from glasshouse.report.run import Chart, Layout, Series
 from glasshouse.report.words import DASH
@@ -153,10 +154,13 @@ def _figure_5(measured: Measured, rows: list[Row]) -> list[Chart]:
             paper = tuple(_printed_gain(data, mode) for _, data, _ in rows)
             if any(value is not None for value in paper):
                 series.append(Series(name=f"{mode}, printed", values=paper, printed=True))
+            gains = [_measured_gain(measured, row, mode, protocol) for row in rows]
             series.append(
                 Series(
                     name=f"{mode}, measured",
-                    values=tuple(_measured_gain(measured, row, mode, protocol) for row in rows),
+                    values=tuple(gain.value for gain in gains),
+                    low=tuple(gain.low for gain in gains),
+                    high=tuple(gain.high for gain in gains),
                 )
             )
         charts.append(
@@ -169,7 +173,8 @@ def _figure_5(measured: Measured, rows: list[Row]) -> list[Chart]:
                 categories=names,
                 chance=0.0,
                 series=tuple(series),
-                note="On CIFAR-10 the mean over all batch sizes, elsewhere batches of 32, as in the paper.",
+                note="On CIFAR-10 the mean over all batch sizes that were measured, elsewhere batches of 32. "
+                "Intervals are over the seeds.",
             )
         )
     return charts
@@ -200,15 +205,17 @@ def _batches_chart(measured: Measured, row: Row) -> Chart:
     )
 
 
-def _measured_gain(measured: Measured, row: Row, mode: str, protocol: str) -> float | None:
+def _measured_gain(measured: Measured, row: Row, mode: str, protocol: str) -> Estimate:
+    """Batch-wise minus sample-wise accuracy, mean over the seeds with its t interval."""
     head, metric = f"{'/'.join(row)}/{mode}", f"accuracy-at-{mix(row[1])}:1"
-    single = measured.measure(f"{head}/sample", SAMPLE, metric)
+    single = measured.by_seed(f"{head}/sample", SAMPLE, metric)
     sizes = [column for column in measured.columns(row) if column != "sample"]
-    batch = [measured.measure(f"{head}/{size}", _spec(size, protocol), metric) for size in sizes]
-    known = [own.value for own in batch if own is not None and own.value is not None]
-    if single is None or single.value is None or not known:
-        return None
-    return sum(known) / len(known) - single.value
+    batch = [measured.by_seed(f"{head}/{size}", _spec(size, protocol), metric) for size in sizes]
+    gains = []
+    for seed, base in single.items():
+        known = [own[seed] for own in batch if seed in own]
+        gains += [sum(known) / len(known) - base] if known else []
+    return mean(gains) if gains else Estimate(None, None, None, 0)
 
 
 def _printed_gain(data: str, mode: str) -> float | None:

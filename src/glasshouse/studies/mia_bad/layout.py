@@ -163,6 +163,8 @@ def _figure_5(measured: Measured, rows: list[Row]) -> list[Chart]:
                     high=tuple(gain.high for gain in gains),
                 )
             )
+        if not any(value is not None for own in series if not own.printed for value in own.values):
+            continue
         charts.append(
             Chart(
                 name=f"figure-5-{protocol}",

@@ -1,15 +1,31 @@
+import dataclasses
 import json
+import shutil
+import sys
 
 import pytest
+import torch
 
+from glasshouse import cli
+from glasshouse.auditing.bench import prepare
+from glasshouse.auditing.target import train_target
 from glasshouse.errors import BadInput
 from glasshouse.findings import Finding
+from glasshouse.learning.engine import Engine
+from glasshouse.learning.evaluate import accuracy
+from glasshouse.progress import Progress
 from glasshouse.registry import Registry
+from glasshouse.report.run import read_run
+from glasshouse.store import RunFolder, write_json
 from glasshouse.studies import STUDIES, clients
 from glasshouse.studies import run as running
 from glasshouse.studies.clients import ClientsStudy
+from glasshouse.studies.mia_bad.cells import NULL_CURVE, SAMPLE, batch_batch, batch_sample
+from glasshouse.studies.mia_bad.printed import TABLE_1, TABLE_2, mix, printed
+from glasshouse.studies.mia_bad.study import MIABadStudy
+from glasshouse.studies.mia_bad.targets import Courts, Sizes, Target
 from glasshouse.studies.run import run_study
-from glasshouse.studies.study import Cell, Study
+from glasshouse.studies.study import Cell, Study, Workplace
 
 
 class Counting(Study):
@@ -69,8 +85,10 @@ def test_a_part_of_the_cells_can_run_first(counting, tmp_path):
 def test_an_interrupted_study_keeps_what_was_done(counting, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         counting(out=tmp_path / "run", seeds=2, seed=12)
-    assert Counting.calls == [("table-1/x", 12)]
-    assert json.loads((tmp_path / "run/work/table-1/x/seed-0012.json").read_text())
+    assert Counting.calls == [("table-1/x", 12), ("table-2/x", 12)]
+    for cell in ("table-1/x", "table-2/x"):
+        assert json.loads((tmp_path / "run/work" / cell / "seed-0012.json").read_text())
+        assert not (tmp_path / "run/work" / cell / "seed-0013.json").exists()
 
 
 def test_scales_do_not_mix_in_one_folder(counting, tmp_path):
@@ -112,3 +130,329 @@ def test_the_clients_study_runs_at_smoke_scale(tmp_path):
     assert {row.cell for row in results.findings} == {"clients-1"}
     assert {row.metric for row in results.findings} >= {"test-accuracy", "auc"}
     assert results.report.exists()
+
+
+def test_mia_bad_has_the_papers_numbers():
+    assert printed("cifar10", "central", "sample") == 0.833
+    assert printed("cifar10", "central", "16") == 0.869
+    assert printed("cifar10", "2-clients", "sample") == 0.721
+    assert printed("cifar10", "10-clients", "32") == 0.796
+    assert printed("cifar10", "10-clients", "256") == 0.786
+    assert printed("fashion-mnist", "2-clients", "32") == 0.807
+    assert printed("cifar100", "5-clients", "sample") == 0.757
+    assert printed("mnist", "10-clients", "32") == 0.852
+    assert [len(row) for row in TABLE_1.values()] == [7] * 4
+    assert [len(row) for row in TABLE_2.values()] == [2] * 9
+
+
+def test_what_mia_bad_does_not_print_is_null():
+    assert printed("mnist", "central", "sample") is None
+    assert printed("mnist", "2-clients", "64") is None
+    assert printed("digits", "2-clients", "sample") is None
+    assert (mix("cifar10"), mix("cifar100"), mix("mnist"), mix("fashion-mnist")) == (5, 5, 6, 6)
+
+
+HEAD = "table-1/cifar10/lenet"
+
+
+def of_seeds(cell, attack, metric, values):
+    """A finding of the study for each value, with seeds from 0."""
+    return [
+        Finding(
+            source="mia-bad",
+            cell=cell,
+            family="membership",
+            attack=attack,
+            metric=metric,
+            value=value,
+            seed=seed,
+        )
+        for seed, value in enumerate(values)
+    ]
+
+
+def batch_gains(gains, mode="central"):
+    """Findings in which the batch-wise attack is this much better on single records."""
+    wise = of_seeds(
+        f"{HEAD}/{mode}/32", batch_sample(32), "balanced-accuracy", [0.6 + gain for gain in gains]
+    )
+    return wise + of_seeds(f"{HEAD}/{mode}/sample", SAMPLE, "balanced-accuracy", [0.6] * len(gains))
+
+
+def over_set_loss(gains):
+    return of_seeds(f"{HEAD}/central/32", batch_batch(32), "auc-over-set-loss", gains)
+
+
+def over_null(gains):
+    cell = f"{HEAD}/central/32"
+    wise = of_seeds(cell, batch_batch(32), "auc", [0.8 + gain for gain in gains])
+    return wise + of_seeds(cell, NULL_CURVE, "null-auc", [0.8] * len(gains))
+
+
+def mitigations(gains):
+    cells = [(f"{HEAD}/central/sample", gains), (f"{HEAD}/5-clients/sample", [0.0] * len(gains))]
+    return [
+        row
+        for cell, own in cells
+        for row in of_seeds(cell, SAMPLE, "balanced-accuracy", [0.6 + gain for gain in own])
+    ]
+
+
+def mitigations_of_loss(gains):
+    central = of_seeds(f"{HEAD}/central/sample", "loss-threshold", "auc", [0.6 + gain for gain in gains])
+    return central + of_seeds(f"{HEAD}/5-clients/sample", "loss-threshold", "auc", [0.6] * len(gains))
+
+
+def matched_mitigations(gains):
+    cell = "matched/cifar10/lenet/5-clients"
+    stopped = of_seeds(cell, "loss-threshold", "auc", [0.6 + gain for gain in gains])
+    return stopped + of_seeds(f"{HEAD}/5-clients/sample", "loss-threshold", "auc", [0.6] * len(gains))
+
+
+def verdict_on(findings, claim):
+    """The one verdict whose claim begins and ends so."""
+    (found,) = [one for one in MIABadStudy().conclude(findings) if one.claim == claim]
+    return found
+
+
+@pytest.mark.parametrize(("made_up", "claim"), [
+    (batch_gains, "Batch-wise is better (judging single records: balanced accuracy)"),
+    (over_set_loss, "Batch-wise is better (judging batches: AUC above the mean loss's)"),
+    (over_null, "Batch-wise is better (judging batches: AUC above the null curve)"),
+    (mitigations, "Federation mitigates (5 clients)"),
+    (mitigations_of_loss, "Federation mitigates, whatever the threshold (5 clients)"),
+    (matched_mitigations, "Federation mitigates at matched train accuracy (5 clients)"),
+])  # fmt: skip
+@pytest.mark.parametrize(("gains", "verdict"), [
+    ([0.05, 0.06, 0.055], "holds"),
+    ([-0.05, -0.06, -0.055], "refuted: it is the other way round"),
+    ([0.001, -0.001, 0.0], "refuted: no difference"),
+    ([0.1, -0.1, 0.05], "not shown"),
+    ([0.05], "open"),
+    ([], "open"),
+])  # fmt: skip
+def test_a_claim_of_mia_bad_is_judged_by_the_interval_of_the_gain(made_up, claim, gains, verdict):
+    found = verdict_on(made_up(gains), claim)
+    assert found.verdict == verdict
+    if verdict == "open":
+        assert f"{len(gains)} data sets and seeds are finished" in found.reason
+    else:
+        assert f"{sum(gains) / len(gains):+.4f}" in found.reason
+        assert "n = 3" in found.reason
+
+
+def test_ways_of_training_with_the_same_records_count_once():
+    findings = batch_gains([0.04, 0.05]) + batch_gains([0.08, 0.09], mode="2-clients")
+    found = verdict_on(findings, "Batch-wise is better (judging single records: balanced accuracy)")
+    assert "n = 2" in found.reason
+    assert "+0.0650" in found.reason
+
+
+def by_size(slopes, sizes=(8, 16, 32, 64)):
+    """Findings in which an attack on batches changes by a slope with each doubling of their size."""
+    return [
+        row
+        for doublings, size in enumerate(sizes)
+        for row in of_seeds(
+            f"{HEAD}/central/{size}", batch_batch(size), "auc", [0.6 + doublings * slope for slope in slopes]
+        )
+    ]
+
+
+@pytest.mark.parametrize(("slopes", "verdict"), [
+    ([0.0011, -0.001, 0.0005], "holds"),
+    ([0.02, 0.03, 0.025], "refuted"),
+    ([-0.02, -0.03, -0.025], "refuted"),
+    ([0.02, -0.03, 0.0], "not shown"),
+    ([0.02], "open"),
+])  # fmt: skip
+def test_independence_of_the_batch_size_is_judged_by_the_slope(slopes, verdict):
+    found = verdict_on(by_size(slopes), "The gain does not depend on the batch size (judging batches: AUC)")
+    assert found.verdict == verdict
+    if verdict != "open":
+        assert f"change with each doubling: {sum(slopes) / len(slopes):+.4f}" in found.reason
+
+
+def test_two_batch_sizes_are_too_few_for_a_slope():
+    findings = by_size([0.02, 0.03, 0.025], sizes=(8, 16))
+    found = verdict_on(findings, "The gain does not depend on the batch size (judging batches: AUC)")
+    assert found.verdict == "open"
+
+
+def made_up_rows(scale):
+    """Findings for every cell of a scale, all metrics that its tables show, with two seeds."""
+    for cell in MIABadStudy().cells(scale):
+        kind, data, *_, column = cell.name.split("/")
+        attacks = {SAMPLE, "loss-threshold", "gap", "shokri", "lira", "rmia"}
+        if column.isdigit():
+            rivals = {f"{name}(batch_size={column})" for name in ("set-loss", "set-vote", "set-llr")}
+            attacks = {batch_sample(int(column)), batch_batch(int(column)), *rivals}
+            yield from of_seeds(cell.name, NULL_CURVE, "null-auc", [0.7, 0.8])
+        for attack in sorted(attacks):
+            for metric in ("auc", "balanced-accuracy", "tpr-at-1%-fpr", f"accuracy-at-{mix(data)}:1"):
+                yield from of_seeds(cell.name, attack, metric, [0.61, 0.63])
+        if column == "sample" or kind == "matched":
+            for metric in ("train-accuracy", "test-accuracy", "train-test-gap"):
+                yield from of_seeds(cell.name, None, metric, [0.9, 0.8])
+
+
+def shown(findings, folder):
+    """The page of the study as the report reads it, checked on the way."""
+    presentation = MIABadStudy().present(findings)
+    write_json(folder / "results.json", [finding.row() for finding in findings])
+    write_json(
+        folder / "study.json",
+        {
+            "tables": [table.model_dump() for table in presentation.tables],
+            "charts": [chart.model_dump() for chart in presentation.charts],
+        },
+    )
+    return read_run(folder).study
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+def test_mia_bads_tables_and_charts_fit_the_page_at_every_scale(scale, tmp_path):
+    study = shown(list(made_up_rows(scale)), tmp_path)
+    rows = {tuple(cell.name.split("/")[:3]) for cell in MIABadStudy().cells(scale)}
+    rows = {row for row in rows if row[0] != "matched"}
+    assert len(study.tables) == 4 * len(rows)
+    names = [chart.name for chart in study.charts]
+    assert len([name for name in names if name.startswith("figure-4")]) == len(rows)
+    assert {name for name in names if name.startswith("figure-5")} == {
+        "figure-5-batch-sample", "figure-5-batch-batch",
+    }  # fmt: skip
+
+
+def test_printed_and_measured_stand_side_by_side(tmp_path):
+    study = shown(list(made_up_rows("laptop")), tmp_path)
+    tables = {table.name: table for table in study.tables}
+    table = tables["table-1-cifar10-lenet-batch-batch"]
+    assert table.columns == ("training", "sample", "8", "16", "32", "64", "128", "256")
+    cells = {row[0]: dict(zip(table.columns, row)) for row in table.rows}
+    assert cells["central"]["16"].startswith("0.869 / 0.62")
+    assert cells["10-clients"]["sample"].startswith("0.786 / 0.62")
+    assert "0.833" in table.note
+    assert "0.857" in tables["table-2-mnist-lenet-batch-sample"].note
+    bars = {chart.name: chart for chart in study.charts}["figure-5-batch-sample"]
+    series = {one.name: one for one in bars.series}
+    place = bars.categories.index("fashion-mnist, lenet")
+    assert series["2-clients, printed"].values[place] == pytest.approx(0.807 - 0.747)
+    place = bars.categories.index("cifar10, lenet")
+    assert series["2-clients, printed"].values[place] == pytest.approx(
+        (0.751 + 0.755 + 0.757 + 0.753 + 0.753 + 0.751) / 6 - 0.721
+    )
+    assert series["2-clients, measured"].values[place] == pytest.approx(0.0)
+    four = {chart.name: chart for chart in study.charts}["figure-4-cifar10-lenet"]
+    assert four.chance == pytest.approx(5 / 6)
+    assert four.series[0].printed
+    assert four.series[0].values == (0.833, 0.721, 0.769, 0.786)
+
+
+def test_a_part_of_mia_bad_shows_no_figure_without_a_measured_point(tmp_path):
+    part = [row for row in made_up_rows("smoke") if row.cell.startswith("matched")]
+    assert not shown(part, tmp_path / "matched").charts
+    part = [row for row in made_up_rows("smoke") if "/central/" in row.cell]
+    names = [chart.name for chart in shown(part, tmp_path / "central").charts]
+    assert names == ["figure-4-digits-mlp", "batches-table-1-digits-mlp"]
+
+
+CENTRAL = "table-1/digits/mlp/central/*"
+FILES = ("results.json", "results.csv", "study.json", "report.html", "config.toml")
+
+
+@pytest.fixture(scope="module")
+def mia_bad(tmp_path_factory):
+    """The central row of the smoke scale."""
+    folder = tmp_path_factory.mktemp("mia-bad") / "run"
+    run_study("mia-bad", scale="smoke", cells=CENTRAL, out=folder, workers=1, quiet=True)
+    return folder
+
+
+def rows_of(folder):
+    rows = json.loads((folder / "results.json").read_text())
+    return [row | {"seconds": None} for row in rows]
+
+
+def test_mia_bad_runs_all_attacks_of_a_row(mia_bad):
+    rows = rows_of(mia_bad)
+    head = CENTRAL.removesuffix("*")
+    assert {row["cell"] for row in rows} == {f"{head}{column}" for column in ("sample", "8", "16", "32")}
+    assert not [row for row in rows if row["metric"] == "not-applicable"]
+    metrics = {(row["attack"], row["metric"]) for row in rows if row["cell"] == f"{head}8"}
+    for attack in (batch_sample(8), batch_batch(8), "set-loss(batch_size=8)", "set-llr(batch_size=8)"):
+        assert {(attack, "auc"), (attack, "accuracy-at-5:1"), (attack, "balanced-accuracy")} <= metrics
+    assert (NULL_CURVE, "null-auc") in metrics
+    assert (batch_batch(8), "auc-over-set-loss") in metrics
+    raw = [row["chance"] for row in rows if row["metric"] == "accuracy-at-5:1"]
+    assert raw == pytest.approx([5 / 6] * len(raw))
+    verdicts = read_run(mia_bad).study.verdicts
+    assert {verdict.verdict for verdict in verdicts} == {"open"}
+
+
+def test_mia_bad_judges_batches_only_in_batch_batch_and_the_set_attacks(mia_bad):
+    for row in rows_of(mia_bad):
+        if row["metric"] == "auc" and row["cell"].endswith("/32"):
+            about_batches = row["attack"].startswith("set-") or "batch-batch" in row["attack"]
+            assert any("batches of 32" in words for words in row["assumes"]) == about_batches
+            assert (row["n"] < 100) == about_batches
+
+
+def test_a_finished_mia_bad_is_left_as_it_is_by_the_command(mia_bad, monkeypatch, capsys):
+    before = {name: (mia_bad / name).read_bytes() for name in FILES}
+    words = [
+        "study",
+        "mia-bad",
+        "--scale",
+        "smoke",
+        "--cells",
+        CENTRAL,
+        "--out",
+        str(mia_bad),
+        "--workers",
+        "1",
+    ]
+    monkeypatch.setattr(sys, "argv", ["glasshouse", *words, "--quiet"])
+    monkeypatch.setattr(Courts, "of", lambda *_: pytest.fail("a finished cell ran again"))
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert not stopped.value.code
+    assert capsys.readouterr().out.strip().endswith(str(mia_bad))
+    assert {name: (mia_bad / name).read_bytes() for name in FILES} == before
+
+
+def test_a_mia_bad_that_was_cut_short_ends_with_the_same_numbers(mia_bad, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(mia_bad, folder)
+    (folder / "work" / CENTRAL.replace("*", "8") / "seed-0000.json").unlink()
+    for file in sorted((folder / "work/shared/shadows").glob("*.safetensors"))[:2]:
+        file.unlink()
+    run_study("mia-bad", scale="smoke", cells=CENTRAL, out=folder, workers=1, quiet=True)
+    assert rows_of(folder) == rows_of(mia_bad)
+    assert (folder / "study.json").read_bytes() == (mia_bad / "study.json").read_bytes()
+
+
+def test_a_matched_central_model_is_the_one_whose_fit_is_closest(tmp_path):
+    sizes = Sizes(members=80, nonmembers=80, auxiliary=80, test=60, shadows=2, rounds=6, epochs=2)
+    target = Target("digits", "mlp", 5, sizes)
+    with Engine(1) as engine:
+        progress = Progress(quiet=True)
+        place = Workplace(engine, 3, tmp_path / "cell", tmp_path / "shared", progress)
+        courts = Courts()
+        wanted = courts.of(target, place).train_accuracy
+        found = courts.matched(target, place)
+        central, fits = [], []
+        for rounds in range(1, 7):
+            shorter = dataclasses.replace(target, clients=1, sizes=dataclasses.replace(sizes, rounds=rounds))
+            bench = prepare(shorter.setting(3))
+            folder = RunFolder(tmp_path / f"by-hand-{rounds}", bench.config())
+            central.append(train_target(bench, folder, engine, progress, "central", "none"))
+            fits.append(accuracy(central[-1].grantor.model, bench.split.images("members")))
+            if fits[-1] >= wanted:
+                break
+    distances = [abs(fit - wanted) for fit in fits]
+    chosen = len(found.trial.history.rounds) - 1
+    assert 0 < wanted < 1
+    assert found.train_accuracy == fits[chosen]
+    assert distances[chosen] == min(distances)
+    assert torch.equal(found.trial.history.vector, central[chosen].history.vector)
+    assert found.trial.strategy == "central"

@@ -296,22 +296,20 @@ def test_the_best_threshold_is_the_best_of_all_thresholds():
         assert chosen == pytest.approx(best)
 
 
-def planted(shift, *, count=300, shadows=4, batch=None, share=1.0, spread=0.0, sign=None, seed=0):
+def planted(shift, *, count=300, shadows=4, batch=None, share=1.0, spread=0.0, offset=(0.0, 0.0), seed=0):
     """A world whose log-odds are Gaussian, `shift` higher where a model was trained on the record.
 
     Half of `count` candidates are members; `spread` is the deviation of the records' own difficulty and
-    `sign` maps labels to the direction of the shift. Returns access, knowledge and who is a member.
+    `offset` the mean log-odds of each of the two classes. Returns access, knowledge and who is a member.
     """
     draw = np.random.default_rng(seed)
     y, aux_y = draw.integers(0, 2, count), draw.integers(0, 2, count)
     member = draw.permutation(count) < count // 2
     aux_inside = np.stack([draw.permutation(count) < count // 2 for _ in range(shadows)])
-    towards = shift if sign is None else shift * sign[y]
-    aux_towards = shift if sign is None else shift * sign[aux_y]
-    hard, aux_hard = spread * draw.normal(size=count), spread * draw.normal(size=count)
-    observed = hard + towards * member + draw.normal(size=count)
+    hard, aux_hard = (np.take(offset, own) + spread * draw.normal(size=count) for own in (y, aux_y))
+    observed = hard + shift * member + draw.normal(size=count)
     odds = hard + draw.normal(size=(shadows, count))
-    aux_odds = aux_hard + aux_towards * aux_inside + draw.normal(size=(shadows, count))
+    aux_odds = aux_hard + shift * aux_inside + draw.normal(size=(shadows, count))
     batches = None
     if batch is not None:
         sides = compose(np.flatnonzero(member), np.flatnonzero(~member), batch, share, draw)
@@ -425,29 +423,33 @@ def test_options_out_of_range_are_refused_in_one_line(spec):
     assert f"{option} = " in message
 
 
+def with_auxiliary(knowledge, **changes):
+    """The same knowledge with other answers about the auxiliary images."""
+    answers = dataclasses.replace(knowledge.shadows.auxiliary, **changes)
+    return dataclasses.replace(knowledge, shadows=dataclasses.replace(knowledge.shadows, auxiliary=answers))
+
+
 @pytest.mark.parametrize("classifier", ["network", "logistic"])
 def test_shokri_finds_what_differs_from_class_to_class(classifier):
-    access, knowledge, member = planted(3.0, sign=np.array([1.0, -1.0]), count=400)
-    of_each_class = Shokri(classifier=classifier).run(access, knowledge, rng())
-    of_all = MIABad(protocol="sample-sample", classifier="logistic").run(access, knowledge, rng())
-    assert auc(of_each_class.scores, member).value > 0.9
-    assert auc(of_all.scores, member).value < 0.7
-    assert balanced_accuracy(of_each_class.decisions, member).value > 0.8
+    # Members of the second class get the confidences of non-members of the first, and the other way round.
+    access, knowledge, member = planted(3.0, offset=(0.0, -3.0), count=400)
+    attack = Shokri(classifier=classifier)
+    found = attack.run(access, knowledge, rng())
+    assert auc(found.scores, member).value > 0.9
+    assert balanced_accuracy(found.decisions, member).value > 0.8
+    images = knowledge.shadows.auxiliary.images
+    mixed = dataclasses.replace(images, y=images.y[torch.randperm(400, generator=rng())])
+    blind = attack.run(access, with_auxiliary(knowledge, images=mixed), rng())
+    assert auc(blind.scores, member).value < 0.65
 
 
 def test_shokri_judges_a_rare_class_with_all_classes_together():
     access, knowledge, _ = planted(3.0)
-    rare = dataclasses.replace(knowledge.shadows.auxiliary.images, y=torch.zeros(300, dtype=torch.long))
-    auxiliary = dataclasses.replace(knowledge.shadows.auxiliary, images=rare)
-    changed = dataclasses.replace(
-        knowledge, shadows=dataclasses.replace(knowledge.shadows, auxiliary=auxiliary)
-    )
-    evidence = Shokri(classifier="logistic").run(access, changed, rng())
+    images = knowledge.shadows.auxiliary.images
+    rare = dataclasses.replace(images, y=torch.zeros(300, dtype=torch.long))
+    evidence = Shokri(classifier="logistic").run(access, with_auxiliary(knowledge, images=rare), rng())
     assert np.isfinite(evidence.scores).all()
-    nothing = dataclasses.replace(auxiliary, tested=np.zeros_like(auxiliary.tested))
-    changed = dataclasses.replace(
-        knowledge, shadows=dataclasses.replace(knowledge.shadows, auxiliary=nothing)
-    )
+    changed = with_auxiliary(knowledge, tested=np.zeros((4, 300), dtype=bool))
     with pytest.raises(CannotRun, match="no test set"):
         Shokri().run(access, changed, rng())
 

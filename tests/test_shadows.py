@@ -10,7 +10,6 @@ from glasshouse.attacks.attack import CannotRun
 from glasshouse.auditing.bench import prepare
 from glasshouse.auditing.setting import make_setting
 from glasshouse.auditing.shadowing import Shadowing
-from glasshouse.auditing.truth import suspects
 from glasshouse.data.dataset import Dataset
 from glasshouse.data.partitions import partition
 from glasshouse.data.split import Split
@@ -221,7 +220,7 @@ def names(images):
 def test_offline_shadows_never_see_a_candidate(tmp_path, engine):
     shadowing, bench = shadowing_of(tmp_path, engine)
     made = shadowing.offline("none")
-    candidates, _ = suspects(bench)
+    candidates, _ = bench.suspects
     assert names(made.candidates.images) == names(candidates)
     assert not set(names(made.auxiliary.images)) & set(names(candidates))
     assert not made.candidates.inside.any()

@@ -20,6 +20,7 @@ from glasshouse.store import RunFolder, write_json
 from glasshouse.studies import STUDIES, clients
 from glasshouse.studies import run as running
 from glasshouse.studies.clients import ClientsStudy
+from glasshouse.studies.mia_bad import targets
 from glasshouse.studies.mia_bad.cells import NULL_CURVE, SAMPLE, batch_batch, batch_sample
 from glasshouse.studies.mia_bad.printed import TABLE_1, TABLE_2, mix, printed
 from glasshouse.studies.mia_bad.study import MIABadStudy
@@ -456,3 +457,28 @@ def test_a_matched_central_model_is_the_one_whose_fit_is_closest(tmp_path):
     assert distances[chosen] == min(distances)
     assert torch.equal(found.trial.history.vector, central[chosen].history.vector)
     assert found.trial.strategy == "central"
+
+
+@pytest.mark.parametrize(("fits", "wanted", "chosen", "trained"), [
+    ([0.3, 0.58, 0.9, 1.0], 0.6, 0.58, 3),
+    ([0.3, 0.5, 0.62, 1.0], 0.6, 0.62, 3),
+    ([0.7, 0.8, 0.9, 1.0], 0.6, 0.7, 1),
+    ([0.3, 0.4, 0.35, 0.3], 0.6, 0.4, 4),
+])  # fmt: skip
+def test_central_training_stops_at_the_fit_that_is_wanted(monkeypatch, fits, wanted, chosen, trained):
+    def fitted(share):
+        court = targets.Court(None, None)
+        vars(court)["train_accuracy"] = share
+        return court
+
+    asked = []
+
+    def after(target, rounds, place):
+        asked.append((target.mode, rounds))
+        return fitted(fits[rounds - 1])
+
+    monkeypatch.setattr(targets, "_central_after", after)
+    monkeypatch.setattr(Courts, "of", lambda self, target, place: fitted(wanted))
+    sizes = Sizes(members=1, nonmembers=1, auxiliary=1, test=1, shadows=0, rounds=4, epochs=1)
+    assert Courts().matched(Target("digits", "mlp", 5, sizes), None).train_accuracy == chosen
+    assert asked == [("central", rounds + 1) for rounds in range(trained)]

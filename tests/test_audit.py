@@ -40,9 +40,11 @@ def tiny_run(tmp_path_factory):
 
 def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tiny_run):
     met = {(row.adversary, row.attack, row.defence) for row in tiny_run.findings if row.adversary}
+    servers = ("curious server", "blind server")
     pairs = {
-        ("outsider", "loss-threshold"),
-        ("outsider", "gap"),
+        *(("outsider", attack) for attack in ("loss-threshold", "gap", "mia-bad", "lira", "rmia")),
+        *((server, attack) for server in servers for attack in ("lira", "loss-trajectory")),
+        ("curious server", "source-inference"),
         ("owner", "fgsm"),
         ("curious server", "label-counts"),
         ("blind server", "label-counts"),
@@ -60,7 +62,8 @@ def test_every_number_has_its_n_its_chance_and_what_it_assumes(tiny_run):
         assert row.chance is not None or row.metric == "clean-accuracy"
         assert row.seed == 0
         if row.value is not None and row.low is not None:
-            assert row.low <= row.value <= row.high
+            assert row.low <= row.value
+            assert row.high is None if row.metric == "epsilon" else row.value <= row.high
     told = {row.attack: row.assumes for row in tiny_run.findings if row.attack}
     assert "auxiliary" in " ".join(told["loss-threshold"])
     assert "auxiliary" not in " ".join(told["gap"])

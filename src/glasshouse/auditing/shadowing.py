@@ -14,6 +14,7 @@ from glasshouse.federation.shadows import (
     Shadows,
     ShadowSet,
     Training,
+    affordable,
     online_sets,
     shadow_sets,
     train_shadows,
@@ -57,10 +58,11 @@ class Shadowing:
         count = setting.audit.shadows
         if not count:
             raise CannotRun("the setting trains no shadow models (audit.shadows = 0)")
-        training = self._training(defence)
-        key = (kind, training.defences)
+        key = (kind, defence if setting.audit.adaptive else "none")
         if key not in self._kept:
             sets = draw(count, numpy_rng(setting.seed, "shadow sets", kind))
+            seed = derive(setting.seed, "shadows", kind)
+            training = affordable(self._training(key[1]), self._pool, sets, seed)
             answers = train_shadows(
                 self._bench.model,
                 self._bench.fresh,
@@ -68,7 +70,7 @@ class Shadowing:
                 self._pool,
                 sets,
                 engine=self._engine,
-                seed=derive(setting.seed, "shadows", kind),
+                seed=seed,
                 cache=self._cache,
                 progress=self._progress,
             )
@@ -88,7 +90,7 @@ class Shadowing:
             fraction=training.fraction if federated else 1.0,
             partition="iid" if by_user or not federated else setting.data.partition,
             strategy=training.strategy if federated else "fedavg",
-            defences=defence if audit.adaptive else "none",
+            defences=defence,
         )
 
     def _shadows(self, kind: str, training: Training, answers: Answers, sets: list[ShadowSet]) -> Shadows:

@@ -18,6 +18,7 @@ from glasshouse.data.images import Images
 from glasshouse.data.partitions import partition as divide
 from glasshouse.data.split import Split
 from glasshouse.defences import make_defences
+from glasshouse.errors import BadInput
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.learning.cpu import laid_out
@@ -150,7 +151,7 @@ def train_shadows(
     trains one, asks it and forgets it. With `cache`, a folder, answers are written there under a signature of
     everything that decides them, and a model whose answers are there is not trained again.
     """
-    seeds = [derive(seed, "shadow", number) for number in range(len(sets))]
+    seeds = shadow_seeds(seed, len(sets))
     common = _digest(model, training, pool)
     logits = np.empty((len(sets), len(pool), pool.classes), dtype=np.float32)
     files: dict[int, Path] = {}
@@ -197,14 +198,35 @@ def online_sets(candidates: np.ndarray, count: int, rng: np.random.Generator) ->
     return sets[:count]
 
 
+def shadow_seeds(seed: int, count: int) -> list[int]:
+    """The seeds of `count` shadows."""
+    return [derive(seed, "shadow", number) for number in range(count)]
+
+
+def affordable(training: Training, pool: Images, sets: Sequence[ShadowSet], seed: int) -> Training:
+    """The same training with as many clients as every set can be divided among, halved until it works."""
+    while training.clients > 1:
+        try:
+            for own, own_seed in zip(sets, shadow_seeds(seed, len(sets))):
+                _hands(training, pool, own.train, own_seed)
+        except BadInput:
+            training = dataclasses.replace(training, clients=training.clients // 2)
+        else:
+            break
+    return training if training.clients > 1 else dataclasses.replace(training, partition="iid", fraction=1.0)
+
+
+def _hands(training: Training, pool: Images, train: np.ndarray, seed: int) -> list[np.ndarray]:
+    """What each client of a shadow holds, as positions in `train`."""
+    return divide(training.partition, pool.y.numpy()[train], training.clients, derive(seed, "clients"))
+
+
 def _train(job: _Job) -> np.ndarray:
     """One shadow from start to end, in one worker: the answers of its model, shape (N, classes)."""
     stage: _Stage = job.stage.get()
     pool: Images = stage.pool.get()
     training = stage.training
-    hands = divide(
-        training.partition, pool.y.numpy()[job.train], training.clients, derive(job.seed, "clients")
-    )
+    hands = _hands(training, pool, job.train, job.seed)
     held = Split(pool, tuple(job.train[hand] for hand in hands), NOBODY, NOBODY, NOBODY)
     federation = Federation(
         stage.model,

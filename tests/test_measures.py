@@ -233,3 +233,21 @@ def test_a_proportion_carries_its_n():
     assert (share.value, share.n) == (0.25, 12)
     assert share.low < 0.25 < share.high
     assert not math.isnan(share.low)
+
+
+def test_the_interval_of_the_area_covers_with_few_records_and_near_one():
+    rng = np.random.default_rng(0)
+    for members, others, shift in ((31, 125, 2.5), (31, 125, 3.5), (15, 31, 2.5), (60, 60, 0.0)):
+        member = np.arange(members + others) < members
+        true = stats.norm.cdf(shift / math.sqrt(2))
+        covered = [
+            found.low <= true <= found.high
+            for found in (auc(rng.normal(size=len(member)) + shift * member, member) for _ in range(800))
+        ]
+        assert 0.92 <= np.mean(covered) <= 0.985
+
+
+def test_equal_scores_have_no_interval_and_say_why():
+    found = auc(np.zeros(20), np.arange(20) < 8)
+    assert (found.value, found.low, found.high) == (0.5, None, None)
+    assert "equal" in found.note

@@ -189,7 +189,10 @@ def by_hand_offline_mean(column, mask, a):
 
 
 def by_hand_shares(ratios, population, gamma):
-    return [mean(float(own / other >= gamma) for other in population) for own in ratios]
+    """The shares, and a billionth to tell equal ones apart."""
+    return [
+        mean(float(own / other >= gamma) for other in population) + 1e-9 * own / (1 + own) for own in ratios
+    ]
 
 
 def columns_of(rows):

@@ -181,10 +181,10 @@ def test_many_attacks_are_compared_without_a_defence_and_the_strongest_with_them
     assert [roc.defence for roc in panels[2].curves] == ["none", "clipping"]
 
 
-def test_there_are_never_more_than_six_roc_figures() -> None:
+def test_there_are_never_more_than_eight_roc_figures() -> None:
     whos = ("outsider", "owner", "curious server", "blind server", "crafting server")
     curves = [a_roc(who, attack, defence) for who in whos for attack in "ab" for defence in ("none", "x")]
-    assert len(roc_panels(curves)) == 6
+    assert len(roc_panels(curves)) == 8
 
 
 def test_the_area_under_a_curve_is_the_auc() -> None:

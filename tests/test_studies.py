@@ -181,7 +181,9 @@ def batch_gains(gains, mode="central"):
 
 
 def over_set_loss(gains):
-    return of_seeds(f"{HEAD}/central/32", batch_batch(32), "auc-over-set-loss", gains)
+    cell = f"{HEAD}/central/32"
+    wise = of_seeds(cell, batch_batch(32), "auc", [0.8 + gain for gain in gains])
+    return wise + of_seeds(cell, "set-loss(batch_size=32)", "auc", [0.8] * len(gains))
 
 
 def over_null(gains):
@@ -204,10 +206,12 @@ def mitigations_of_loss(gains):
     return central + of_seeds(f"{HEAD}/5-clients/sample", "loss-threshold", "auc", [0.6] * len(gains))
 
 
-def matched_mitigations(gains):
-    cell = "matched/cifar10/lenet/5-clients"
+def matched_mitigations(gains, apart=0.01):
+    cell, federated = "matched/cifar10/lenet/5-clients", f"{HEAD}/5-clients/sample"
     stopped = of_seeds(cell, "loss-threshold", "auc", [0.6 + gain for gain in gains])
-    return stopped + of_seeds(f"{HEAD}/5-clients/sample", "loss-threshold", "auc", [0.6] * len(gains))
+    fits = of_seeds(cell, None, "train-accuracy", [0.8 + apart] * len(gains))
+    fits += of_seeds(federated, None, "train-accuracy", [0.8] * len(gains))
+    return stopped + fits + of_seeds(federated, "loss-threshold", "auc", [0.6] * len(gains))
 
 
 def verdict_on(findings, claim):
@@ -236,10 +240,27 @@ def test_a_claim_of_mia_bad_is_judged_by_the_interval_of_the_gain(made_up, claim
     found = verdict_on(made_up(gains), claim)
     assert found.verdict == verdict
     if verdict == "open":
-        assert f"{len(gains)} data sets and seeds are finished" in found.reason
+        assert f"{len(gains)} comparisons could be made" in found.reason
     else:
         assert f"{sum(gains) / len(gains):+.4f}" in found.reason
         assert "n = 3" in found.reason
+
+
+def test_a_central_model_that_fits_otherwise_is_no_match():
+    claim = "Federation mitigates at matched train accuracy (5 clients)"
+    assert verdict_on(matched_mitigations([0.05, 0.06, 0.055], apart=0.1), claim).verdict == "open"
+
+
+@pytest.mark.parametrize("rival", ["set-loss(batch_size=32)", NULL_CURVE])
+def test_attacks_at_the_end_of_the_scale_are_not_compared(rival):
+    cell, metric = f"{HEAD}/central/32", "null-auc" if rival == NULL_CURVE else "auc"
+    findings = of_seeds(cell, batch_batch(32), "auc", [1.0, 0.999]) + of_seeds(
+        cell, rival, metric, [1.0, 1.0]
+    )
+    named = "the null curve" if rival == NULL_CURVE else "the mean loss's"
+    assert (
+        verdict_on(findings, f"Batch-wise is better (judging batches: AUC above {named})").verdict == "open"
+    )
 
 
 def test_ways_of_training_with_the_same_records_count_once():

@@ -28,11 +28,6 @@ class Knowledge:
     shadows: Shadows | None = None
     online_shadows: Shadows | None = None
 
-    def missing(self, granted: tuple[str, ...]) -> str | None:
-        """The name of something in `granted` that is not there or empty."""
-        given = {name: getattr(self, name) for name in granted}
-        return next((name for name, value in given.items() if value is None or not len(value)), None)
-
     def described(self) -> tuple[str, ...]:
         """What is granted, in words for a finding."""
         words = []

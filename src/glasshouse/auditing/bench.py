@@ -27,7 +27,8 @@ from glasshouse.models.loading import check_output, load_model, load_weights
 class Bench:
     """What an audit works on; `start` is the state its training begins with, shape (P,).
 
-    `fresh_weights` says that the start was drawn at random, so that others can draw their own with `fresh`.
+    `fresh_weights` says that the start was drawn at random, so that others can draw their own with `fresh`;
+    `by_user` that whole users, not single records, were drawn as members.
     """
 
     setting: Setting
@@ -35,6 +36,7 @@ class Bench:
     model: nn.Module
     start: Tensor
     fresh_weights: bool
+    by_user: bool = False
 
     @cached_property
     def auxiliary(self) -> Images:
@@ -119,7 +121,7 @@ def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = Non
         seed=derive(setting.seed, "split"),
     )
     drawn = model is None and not setting.model.weights
-    return Bench(setting, holders, network, read_vector(network), drawn)
+    return Bench(setting, holders, network, read_vector(network), drawn, data.users is not None)
 
 
 def check_names(setting: Setting) -> None:

@@ -11,6 +11,7 @@ from glasshouse.attacks.attack import AdversarialExamples, CannotRun, LabelCount
 from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.auditing.truth import Truth
 from glasshouse.learning.evaluate import predict
+from glasshouse.learning.seeds import numpy_from
 from glasshouse.measures.epsilon import epsilon_lower_bound
 from glasshouse.measures.estimate import Estimate, mean, proportion
 from glasshouse.measures.membership import advantage, auc, balanced_accuracy, chance_at_fpr, tpr_at_fpr
@@ -46,7 +47,7 @@ def _(evidence: MembershipScores, truth: Truth) -> list[Score]:
         found = tpr_at_fpr(scores, member, fpr)
         made.append(Score(f"tpr-at-{shown}-fpr", found, chance_at_fpr(outside, fpr)))
     if truth.batches is None:
-        made.append(Score("epsilon", epsilon_lower_bound(scores, member, _numpy(truth.rng)), 0.0))
+        made.append(Score("epsilon", _epsilon(scores, truth), 0.0))
     return made
 
 
@@ -106,8 +107,11 @@ def overlap(counts: np.ndarray, held: np.ndarray) -> float:
     return float(1 - np.abs(counts - held).sum() / (2 * held.sum()))
 
 
-def _numpy(rng: torch.Generator) -> np.random.Generator:
-    return np.random.default_rng(int(torch.randint(2**31, (1,), generator=rng)))
+def _epsilon(scores: np.ndarray, truth: Truth) -> Estimate:
+    if truth.by_user:
+        reason = "not estimable: whole users were drawn as members, not single records"
+        return Estimate(None, None, None, len(scores), reason)
+    return epsilon_lower_bound(scores, truth.member, numpy_from(truth.rng))
 
 
 def _share(right: torch.Tensor) -> Estimate:

@@ -9,6 +9,7 @@ import torch
 from glasshouse.attacks.attack import CannotRun
 from glasshouse.auditing.bench import Bench
 from glasshouse.data.images import Images
+from glasshouse.errors import BadInput
 from glasshouse.federation.shadows import (
     Answers,
     Shadows,
@@ -34,35 +35,53 @@ class Shadowing:
         self._cache = cache
         self._engine = engine
         self._progress = progress
-        self._kept: dict[tuple[str, str], Shadows] = {}
+        self._kept: dict[tuple[str, str, int], Shadows] = {}
         auxiliary, (candidates, _) = bench.auxiliary, bench.suspects
         self._auxiliary = len(auxiliary)
         self._pool = _joined(auxiliary, candidates)
 
-    def offline(self, defence: str) -> Shadows:
-        """Shadows on parts of the auxiliary images; no candidate is among their training data."""
-        if self._auxiliary < FEWEST_AUXILIARY:
-            raise CannotRun(f"{self._auxiliary} auxiliary images are too few to train shadow models on")
-        master, members = np.arange(self._auxiliary), len(self._bench.split.members)
-        return self._train("offline", defence, lambda count, rng: shadow_sets(master, members, count, rng))
+    def offline(self, defence: str, rounds: int | None = None) -> Shadows:
+        """Shadows on parts of the auxiliary images; no candidate is among their training data.
 
-    def online(self, defence: str) -> Shadows:
+        They are trained for as many `rounds` as the target was, if it was stopped early.
+        """
+        if self._auxiliary < FEWEST_AUXILIARY:
+            raise CannotRun(
+                f"{self._auxiliary} auxiliary images are too few to train shadow models on; "
+                f"set data.auxiliary to {FEWEST_AUXILIARY} or more"
+            )
+        master, members = np.arange(self._auxiliary), len(self._bench.split.members)
+        return self._train(
+            "offline", defence, rounds, lambda count, rng: shadow_sets(master, members, count, rng)
+        )
+
+    def online(self, defence: str, rounds: int | None = None) -> Shadows:
         """Shadows on halves of the candidates, so that half of the shadows saw each of them."""
         candidates = np.arange(self._auxiliary, len(self._pool))
-        return self._train("online", defence, lambda count, rng: online_sets(candidates, count, rng))
+        return self._train("online", defence, rounds, lambda count, rng: online_sets(candidates, count, rng))
 
     def _train(
-        self, kind: str, defence: str, draw: Callable[[int, np.random.Generator], list[ShadowSet]]
+        self,
+        kind: str,
+        defence: str,
+        rounds: int | None,
+        draw: Callable[[int, np.random.Generator], list[ShadowSet]],
     ) -> Shadows:
         setting = self._bench.setting
         count = setting.audit.shadows
         if not count:
             raise CannotRun("the setting trains no shadow models (audit.shadows = 0)")
-        key = (kind, defence if setting.audit.adaptive else "none")
+        key = (kind, defence if setting.audit.adaptive else "none", rounds or setting.training.rounds)
         if key not in self._kept:
             sets = draw(count, numpy_rng(setting.seed, "shadow sets", kind))
             seed = derive(setting.seed, "shadows", kind)
-            training = affordable(self._training(key[1]), self._pool, sets, seed)
+            training = affordable(self._training(*key[1:]), self._pool, sets, seed)
+            answers = self._trained(training, sets, seed)
+            self._kept[key] = self._shadows(kind, training, answers, sets)
+        return self._kept[key]
+
+    def _trained(self, training: Training, sets: list[ShadowSet], seed: int) -> Answers:
+        try:
             answers = train_shadows(
                 self._bench.model,
                 self._bench.fresh,
@@ -74,10 +93,15 @@ class Shadowing:
                 cache=self._cache,
                 progress=self._progress,
             )
-            self._kept[key] = self._shadows(kind, training, answers, sets)
-        return self._kept[key]
+        except BadInput as reason:
+            size = len(sets[0].train)
+            raise CannotRun(f"shadow models cannot be trained on {size} images: {reason}") from reason
+        lost = int((~np.isfinite(answers.logits)).any((1, 2)).sum())
+        if lost:
+            raise CannotRun(f"{lost} of {len(sets)} shadow models answer NaN or infinity; lower training.lr")
+        return answers
 
-    def _training(self, defence: str) -> Training:
+    def _training(self, defence: str, rounds: int) -> Training:
         """How the target was trained, or the same number of epochs in one place."""
         setting = self._bench.setting
         training, audit = setting.training, setting.audit
@@ -85,7 +109,7 @@ class Shadowing:
         by_user = setting.data.partition.startswith("by-user")
         return Training(
             recipe=training.recipe(),
-            rounds=training.rounds,
+            rounds=rounds,
             clients=len(self._bench.split.clients) if federated else 1,
             fraction=training.fraction if federated else 1.0,
             partition="iid" if by_user or not federated else setting.data.partition,
@@ -96,7 +120,7 @@ class Shadowing:
     def _shadows(self, kind: str, training: Training, answers: Answers, sets: list[ShadowSet]) -> Shadows:
         source = "auxiliary images" if kind == "offline" else "of the records in question themselves"
         told = (
-            f"{len(sets)} shadow models of the same network, trained {training.described()}, "
+            f"{len(sets)} shadow models of the same network and recipe, trained {training.described()}, "
             f"each on {len(sets[0].train)} {source}"
         )
         start = "" if self._bench.fresh_weights else ", from the target's own first weights"

@@ -4,6 +4,7 @@ import dataclasses
 
 from glasshouse.auditing.bench import Bench
 from glasshouse.auditing.grants import Grantor
+from glasshouse.auditing.setting import TrainingTable
 from glasshouse.auditing.trial import Trial, slug
 from glasshouse.defences import make_defences
 from glasshouse.federation.federation import Federation, Plan
@@ -29,7 +30,7 @@ def train_target(
         rounds=training.rounds,
         fraction=1.0 if central else training.fraction,
         target_accuracy=training.target_accuracy,
-        observe=() if central else _watched(training.rounds, setting.audit.observe),
+        observe=() if central else _watched(training, setting.audit.observe),
     )
     federation = Federation(
         bench.model,
@@ -44,13 +45,20 @@ def train_target(
     name = strategy if central else defence
     record = Record(folder.work / slug(name))
     history = federation.run(bench.start, plan, record=record, progress=progress, label=f"training, {name}")
-    seen = [record.observed(number) for number in plan.observe if number < len(history.rounds)]
+    ends = _ends(len(history.rounds), setting.audit.observe)
+    seen = [record.observed(number) for number in ends if number in plan.observe]
     grantor = Grantor(bench.model, federation, history, seen)
     write_tensors(folder.path / "weights" / f"{slug(name)}.safetensors", grantor.model.state_dict())
     return Trial(bench, folder, defence, strategy, federation, history, grantor)
 
 
-def _watched(rounds: int, count: int) -> tuple[int, ...]:
+def _watched(training: TrainingTable, count: int) -> tuple[int, ...]:
+    """The rounds to keep: the ends, or all where nobody knows beforehand which will be the last."""
+    early = training.target_accuracy is not None
+    return tuple(range(training.rounds)) if early else _ends(training.rounds, count)
+
+
+def _ends(rounds: int, count: int) -> tuple[int, ...]:
     """The first and the last rounds, `count` together: what is new shows early, what stays shows late."""
-    early = -(-count // 2)
-    return tuple(number for number in range(rounds) if number < early or number >= rounds - (count - early))
+    first = -(-count // 2)
+    return tuple(number for number in range(rounds) if number < first or number >= rounds - (count - first))

@@ -93,7 +93,7 @@ class Trial:
         """A finding of one attack on this federation."""
         return self.bench.finding(
             cell=f"{self.defence}/{spec}",
-            family=ATTACKS.make(spec).family,
+            family=family(ATTACKS.make(spec)),
             adversary=kind.adversary,
             attack=spec,
             defence=self.defence,
@@ -122,18 +122,27 @@ class Trial:
 
     def _knowledge(self, attack: Attack, truth: Truth, shadowing: Shadowing) -> Knowledge:
         """What `attack` is told; shadow models are trained only where it asks for them."""
+        early = self.bench.setting.training.target_accuracy is not None
+        rounds = len(self.history.rounds) if early else None
         makers: dict[str, Callable[[], Any]] = {
             "candidates": lambda: truth.candidates,
             "auxiliary": lambda: self.bench.auxiliary,
-            "shadows": lambda: shadowing.offline(self.defence),
-            "online_shadows": lambda: shadowing.online(self.defence),
+            "shadows": lambda: shadowing.offline(self.defence, rounds),
+            "online_shadows": lambda: shadowing.online(self.defence, rounds),
         }
+        if not len(truth.candidates):
+            raise CannotRun("there is nobody to compare members with; set data.nonmembers above 0")
         told: dict[str, Any] = {}
         for name in attack.told:
             told[name] = makers[name]()
             if not len(told[name]):
-                raise CannotRun(f"the setting keeps no images as {name}")
+                raise CannotRun(f"the setting keeps no {name} images; set data.{name} above 0")
         return Knowledge(**told, batches=truth.batches)
+
+
+def family(attack: Attack) -> str:
+    """The kind of question an attack answers; one about batches is easier than one about single records."""
+    return attack.family if attack.query_unit == 1 else f"batch-{attack.family}"
 
 
 def slug(text: str) -> str:
@@ -147,4 +156,6 @@ def _roc(evidence: Evidence, truth: Truth) -> list[dict[str, Any]]:
         return []
     fpr, tpr = roc(evidence.scores, truth.member)
     members = int(truth.member.sum())
-    return [{"fpr": fpr, "tpr": tpr, "members": members, "nonmembers": len(truth.member) - members}]
+    unit = 1 if truth.batches is None else truth.batches.shape[1]
+    counts = {"members": members, "nonmembers": len(truth.member) - members, "unit": unit}
+    return [counts | {"fpr": fpr, "tpr": tpr}]

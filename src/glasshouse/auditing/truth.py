@@ -32,6 +32,7 @@ class Truth:
     model: nn.Module
     rng: torch.Generator
     batches: np.ndarray | None = None
+    by_user: bool = False
 
 
 def establish(bench: Bench, attack: Attack, model: nn.Module, seed: int) -> Truth:
@@ -44,7 +45,8 @@ def establish(bench: Bench, attack: Attack, model: nn.Module, seed: int) -> Trut
         candidates, holder = held.images("test"), np.full(len(held.test), -1)
         batches, member = None, holder >= 0
     counts = np.stack([held.client(k).label_counts().numpy() for k in range(len(held.clients))])
-    return Truth(candidates, holder, member, counts, model, torch_rng(seed, "blind guess"), batches)
+    rng = torch_rng(seed, "blind guess")
+    return Truth(candidates, holder, member, counts, model, rng, batches, bench.by_user)
 
 
 def _questions(attack: Attack, holder: np.ndarray, seed: int) -> tuple[np.ndarray | None, np.ndarray]:

@@ -25,6 +25,11 @@ def torch_rng(seed: int, *path: str | int) -> torch.Generator:
     return torch.Generator().manual_seed(derive(seed, *path))
 
 
+def numpy_from(rng: torch.Generator) -> np.random.Generator:
+    """A NumPy generator that continues from a torch one."""
+    return np.random.default_rng(int(torch.randint(2**31, (1,), generator=rng)))
+
+
 def _sequence(seed: int, path: tuple[str | int, ...]) -> np.random.SeedSequence:
     key = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in path]
     return np.random.SeedSequence(seed, spawn_key=key)

@@ -7,6 +7,7 @@ from typing import overload
 
 import numpy as np
 from scipy import stats
+from scipy.special import expit, logit
 from sklearn.metrics import roc_curve
 
 from glasshouse.measures.estimate import LEVEL, Estimate, clopper_pearson, combined, proportion
@@ -18,8 +19,9 @@ FPR_TAIL = (1 - LEVEL) / 4
 def auc(scores: np.ndarray, member: np.ndarray) -> Estimate:
     """Area under the ROC curve: the chance that a random member scores above a random non-member.
 
-    The variance is DeLong's, from each sample's placement among the other group. Where the groups do not
-    overlap it vanishes, and the interval is the binomial one of the smaller group.
+    The variance is DeLong's, from each sample's placement among the other group, and the interval is
+    symmetric in the log-odds of the area, which keeps its coverage near 1. Where the groups do not overlap
+    the variance vanishes, and the interval is the binomial one of the smaller group.
     """
     above, below = placements(scores, member)
     m, n = len(above), len(below)
@@ -29,8 +31,12 @@ def auc(scores: np.ndarray, member: np.ndarray) -> Estimate:
     if value in (0.0, 1.0):
         low, high = clopper_pearson(round(value * min(m, n)), min(m, n))
         return Estimate(value, low, high, m + n)
-    half = float(stats.norm.ppf((1 + LEVEL) / 2)) * math.sqrt(above.var(ddof=1) / m + below.var(ddof=1) / n)
-    return Estimate(value, max(0.0, value - half), min(1.0, value + half), m + n)
+    variance = above.var(ddof=1) / m + below.var(ddof=1) / n
+    if not variance:
+        return Estimate(value, None, None, m + n, "all scores are equal")
+    half = float(stats.norm.ppf((1 + LEVEL) / 2)) * math.sqrt(variance) / (value * (1 - value))
+    low, high = (float(expit(logit(value) + side)) for side in (-half, half))
+    return Estimate(value, low, high, m + n)
 
 
 def placements(scores: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

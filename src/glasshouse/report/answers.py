@@ -80,7 +80,8 @@ def _answer(family: str, measures: list[Measure]) -> Answer:
     main = [m for m in measures if not metric_words(m.row.metric).detail]
     # A headline that shows nothing must not hide another metric of the same attacks that does.
     found = next((some for tier in (heads, main, measures) if (some := _leaking(tier))), [])
-    lead = max(found or [m for m in heads if m.value is not None] or heads, key=_reach)
+    told = [m for m in heads if m.value is not None]
+    lead = max(found or [m for m in told if not _mute(m)] or told or heads, key=_reach)
     lines = []
     for head, mine in zip(heads, attacks):
         name = " · ".join([head.row.attack or family, *varying(measures, head.row)])
@@ -94,6 +95,11 @@ def _answer(family: str, measures: list[Measure]) -> Answer:
 
 def _leaking(measures: Sequence[Measure]) -> list[Measure]:
     return [m for m in measures if m.judged == "leak"]
+
+
+def _mute(measure: Measure) -> bool:
+    """Whether an attack gained nothing and has no interval: less to lead with than one that was judged."""
+    return measure.judged == "unjudged" and (measure.advantage is None or measure.advantage[0] <= 0)
 
 
 def _reach(measure: Measure) -> tuple[bool, float]:

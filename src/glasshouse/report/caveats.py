@@ -40,22 +40,13 @@ def caveats(run: Run, measures: Sequence[Measure]) -> list[str]:
     if few := _few(attacked):
         made.append(f"Fewer than {FEW} cases stand behind {few}; read their intervals before their values.")
     made += _not_estimable(measures)
-    if bare := dict.fromkeys(_named(m) for m in attacked if m.judged == "unjudged"):
-        made.append(f"No interval or no chance level, so no verdict: {', '.join(bare)}.")
-    return made
+    return made + _unjudged(measures)
 
 
 def assumptions_table(measures: Sequence[Measure]) -> Table | None:
     """What each attack was given beyond its access."""
-    runs: dict[tuple[str, str, str], list[tuple[str, ...]]] = {}
-    for m in measures:
-        if m.row.attack and m.value is not None:
-            key = (m.row.adversary or "", m.row.attack, m.row.defence or "none")
-            runs.setdefault(key, []).append(m.row.assumes)
     given: dict[tuple[str, str], dict[str, None]] = {}
-    for (adversary, attack, _), assumed in runs.items():
-        # What an attack is given stands in all its rows, a remark on how one metric is estimated only there.
-        shared = [one for one in assumed[0] if all(one in other for other in assumed)]
+    for (adversary, attack, _), shared in _given(measures).items():
         given.setdefault((adversary, attack), {}).update(dict.fromkeys(shared))
     if not given:
         return None
@@ -103,6 +94,43 @@ def _not_estimable(measures: Sequence[Measure]) -> list[str]:
         ]
         made.append(f"{what} {'; '.join(named)}: {reason}.")
     return made
+
+
+def _unjudged(measures: Sequence[Measure]) -> list[str]:
+    """A line for each reason why there is a value and no verdict, naming the findings it holds for."""
+    given = _given(measures)
+    groups: dict[str, dict[str, None]] = {}
+    for m in measures:
+        if leaks(m) and m.judged == "unjudged":
+            known = given.get(_attack_run(m), ())
+            remark = next((one for one in reversed(m.row.assumes) if one not in known), "")
+            groups.setdefault(remark, {})[_named(m)] = None
+    return [
+        f"No interval or no chance level, so no verdict: {'; '.join(named)}{f': {why}' if why else ''}."
+        for why, named in groups.items()
+    ]
+
+
+def _given(measures: Sequence[Measure]) -> dict[tuple[str, str, str], tuple[str, ...]]:
+    """What each attack was given: it stands in all its rows, a remark on how one metric is estimated only there.
+
+    Where there is but one row, and that without an interval, its last entry is taken for the remark.
+    """
+    runs: dict[tuple[str, str, str], list[Measure]] = {}
+    for m in measures:
+        if m.row.attack and m.value is not None:
+            runs.setdefault(_attack_run(m), []).append(m)
+    given = {}
+    for key, mine in runs.items():
+        assumed = [m.row.assumes for m in mine]
+        if len(mine) == 1 and mine[0].low is None and mine[0].high is None:
+            assumed.append(assumed[0][:-1])
+        given[key] = tuple(one for one in assumed[0] if all(one in other for other in assumed))
+    return given
+
+
+def _attack_run(measure: Measure) -> tuple[str, str, str]:
+    return measure.row.adversary or "", measure.row.attack or "", measure.row.defence or "none"
 
 
 def _named(measure: Measure) -> str:

@@ -52,9 +52,14 @@ def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | Non
     return drawn(name, f"{tradeoff.title}: gain over chance against test accuracy", draw)
 
 
-def roc_figure(panel: RocPanel, colours: dict[str, str]) -> Drawing:
-    """ROC curves on log-log axes, a line for each defence or attack, with the chance diagonal."""
-    curves = panel.curves
+def roc_figure(panel: RocPanel, colours: dict[str, str]) -> Drawing | None:
+    """ROC curves on log-log axes, a line for each defence or attack, with the chance diagonal.
+
+    An attack that tells nobody apart has no curve; None where no attack has one.
+    """
+    curves = [roc for roc in panel.curves if not indifferent(roc)]
+    if not curves:
+        return None
     floor = min(0.5 / max(1, roc.nonmembers) for roc in curves)
     floor = min(floor, 0.5 / max(1, min(roc.members for roc in curves)), 0.05)
 
@@ -68,8 +73,8 @@ def roc_figure(panel: RocPanel, colours: dict[str, str]) -> Drawing:
                 look = {"color": PALETTE[rank % len(PALETTE)], "label": f"{roc.attack}, AUC {area(roc):.3f}"}
             look["zorder"] = 3 if bare else 2
             if decides(roc):
-                points = sorted(_inner(roc))
-                accused, found = [point[0] for point in points], [point[1] for point in points]
+                # Zero has no place on a logarithmic axis; unclipped it would drag the layout along.
+                accused, found = ([max(rate, floor)] for rate in _inner(roc).pop())
                 axes.plot(accused, found, "o", markersize=8 if bare else 6, clip_on=False, **look)
             else:
                 accused, found = ([max(rate, floor) for rate in rates] for rates in (roc.fpr, roc.tpr))
@@ -90,7 +95,12 @@ def roc_figure(panel: RocPanel, colours: dict[str, str]) -> Drawing:
 
 def decides(roc: Roc) -> bool:
     """Whether the attack only says yes or no, so that its curve is a point and no line."""
-    return len(_inner(roc)) <= 1
+    return len(_inner(roc)) == 1
+
+
+def indifferent(roc: Roc) -> bool:
+    """Whether the attack gives everybody the same score, so that there is no curve to draw."""
+    return not _inner(roc)
 
 
 def training_figure(

@@ -14,6 +14,7 @@ from glasshouse.report.words import (
     metric_words,
     number,
     of_hundred,
+    sentence_words,
 )
 
 Kind = Literal["leak", "clear", "below", "unjudged", "unknown"]
@@ -130,7 +131,8 @@ class Measure:
         if self.value is None:
             return f"What this adversary learns could not be estimated: {self.reason}."
         shown = of_hundred if words.span == (0.0, 1.0) else (lambda v: number(v, words.unit))
-        says = words.says.format(value=shown(self.value), raw=number(self.value, words.unit))
+        says = sentence_words(self.row.metric, self.row.family)
+        says = says.format(value=shown(self.value), raw=number(self.value, words.unit))
         if self.chance is None:
             return f"{who} {says}."
         return f"{who} {says}; {words.blind.format(chance=_short(shown(self.chance)))}."
@@ -195,8 +197,10 @@ def _over_seeds(rows: Sequence[Finding]) -> Measure:
     highs = [row.high for row in rows if row.high is not None]
     chances = [row.chance for row in rows if row.chance is not None]
     counts = [row.n for row in rows if row.n is not None]
+    # One seed without an interval leaves the whole without: its row says why.
+    bare = [row for row in rows if row.value is not None and row.low is None and row.high is None]
     return Measure(
-        row=rows[0],
+        row=(bare or rows)[0],
         value=sum(values) / len(values) if values else None,
         low=min(lows) if values and len(lows) == len(values) else None,
         high=max(highs) if values and len(highs) == len(values) else None,

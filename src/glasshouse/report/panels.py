@@ -12,7 +12,7 @@ from glasshouse.report.drawing import Drawings
 from glasshouse.report.risk import Exposure, exposures
 from glasshouse.report.risk_figures import clients_figure, rounds_figure
 from glasshouse.report.risk_figures import wide as wide_risk
-from glasshouse.report.rocs import RocPanel, roc_panels
+from glasshouse.report.rocs import RocPanel, of_batches, roc_panels
 from glasshouse.report.run import Roc, Run, TrainingPoint
 from glasshouse.report.tradeoff import Tradeoff, drawn_tradeoffs, worth
 
@@ -52,7 +52,8 @@ def roc_section(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[P
     if _studied(run):
         groups: dict[str, list[Roc]] = {}
         for roc in run.curves.roc:
-            groups.setdefault(_panel_title(run, roc.attack, roc.cell), []).append(roc)
+            title = of_batches(_panel_title(run, roc.attack, roc.cell), roc.unit)
+            groups.setdefault(title, []).append(roc)
         chosen = [RocPanel(title, "defence", tuple(curves)) for title, curves in groups.items()][:PANELS]
     else:
         chosen = roc_panels(run.curves.roc)
@@ -100,16 +101,33 @@ def chart_panels(run: Run, drawings: Drawings) -> list[Panel]:
 
 
 def _roc_note(panel: RocPanel) -> str:
-    members, others = panel.curves[0].members, panel.curves[0].nonmembers
-    if all(figures.decides(roc) for roc in panel.curves):
-        return f"{members} members, {others} others. This attack says only yes or no: a point, no curve."
-    note = f"{members} members, {others} others: rates below {1 / max(1, others):.2g} cannot be measured."
-    if panel.by == "attack":
-        if all(roc.defence == "none" for roc in panel.curves):
-            note = f"The undefended model. {note}"
-        if any(figures.decides(roc) for roc in panel.curves):
+    first, drawn = panel.curves[0], [roc for roc in panel.curves if not figures.indifferent(roc)]
+    which = "members" if first.unit == 1 else "batches of members"
+    counts = f"{first.members} {which}, {first.nonmembers} others"
+    if not drawn:
+        note = f"{counts}."
+    elif all(figures.decides(roc) for roc in drawn):
+        says = "These attacks say" if panel.by == "attack" and len(drawn) > 1 else "This attack says"
+        note = f"{counts}. {says} only yes or no: a point, no curve."
+    else:
+        note = f"{counts}: rates below {1 / max(1, first.nonmembers):.2g} cannot be measured."
+        if panel.by == "attack" and any(figures.decides(roc) for roc in drawn):
             note += " A point stands for an attack that says only yes or no."
-    return note
+    if panel.by == "attack" and all(roc.defence == "none" for roc in panel.curves):
+        note = f"The undefended model. {note}"
+    return f"{note} {_without_curve(panel)}".strip()
+
+
+def _without_curve(panel: RocPanel) -> str:
+    """Names the attacks, or the defences an attack ran into, that leave no curve to draw."""
+    flat = [roc for roc in panel.curves if figures.indifferent(roc)]
+    if not flat:
+        return ""
+    if panel.by == "attack":
+        named = words.listed([roc.attack for roc in flat])
+        return f"No curve: {named} {'gives' if len(flat) == 1 else 'give'} all the same score."
+    under = words.listed([words.defence_words(roc.defence) for roc in flat])
+    return f"No curve: {flat[0].attack} gives all the same score ({under})."
 
 
 def _other_attacks(exposure: Exposure) -> str:

@@ -28,7 +28,10 @@ class TrainingPoint(BaseModel):
 
 
 class Roc(BaseModel):
-    """A membership attack's ROC curve, `fpr` ascending, both of the same length."""
+    """A membership attack's ROC curve, `fpr` ascending, both of the same length.
+
+    A question is about `unit` records at once; `members` and `nonmembers` count questions.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,6 +43,7 @@ class Roc(BaseModel):
     tpr: tuple[float, ...]
     members: int
     nonmembers: int
+    unit: int = 1
 
 
 class Exhibit(BaseModel):

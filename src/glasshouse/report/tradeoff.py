@@ -80,9 +80,11 @@ def drawn_tradeoffs(made: Sequence[Tradeoff]) -> list[tuple[Tradeoff, list[Trade
 def worth(tradeoff: Tradeoff) -> str:
     """Which defence lowers this leak, and at what cost of accuracy; empty when nothing was compared."""
     base = tradeoff.points[0]
-    tried = [point for point in tradeoff.points[1:] if point.leak.advantage]
-    if base.defence != "none" or not base.leak.advantage or not tried:
+    tried = [point for point in tradeoff.points[1:] if point.leak.judged not in ("unjudged", "unknown")]
+    if base.defence != "none" or base.leak.judged == "unknown" or not tried:
         return ""
+    if base.leak.judged == "unjudged":
+        return "Without an interval for the undefended model, what a defence lowers cannot be judged."
     if base.leak.judged in ("clear", "below"):
         return "This attack finds nothing without a defence, so there is nothing here for a defence to lower."
     to_chance = [point for point in tried if point.leak.judged in ("clear", "below")]

@@ -38,13 +38,17 @@ class Metric:
 
 @dataclass(frozen=True)
 class Family:
-    """What a kind of attack is after, which metric leads, and how its verdicts are worded."""
+    """What a kind of attack is after, which metric leads, and how its verdicts are worded.
+
+    `judges` says what a question is about, one and many of them.
+    """
 
     label: str
     question: str
     headline: str
     found: str = "leaks"
     not_found: str = "no leak found"
+    judges: tuple[str, str] = ("record", "records")
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,12 @@ ADVERSARIES = {
 FAMILIES = {
     "utility": Family("Accuracy", "How good is the model?", "test-accuracy"),
     "membership": Family("Membership", "Was this record used for training?", "auc"),
+    "batch-membership": Family(
+        "Membership of batches",
+        "Was this batch of records used for training?",
+        "auc",
+        judges=("batch", "batches"),
+    ),
     "source": Family("Source", "Which client held this record?", "source-accuracy"),
     "labels": Family("Labels", "Which classes do the clients hold, and how many of each?", "label-overlap"),
     "reconstruction": Family(
@@ -234,6 +244,12 @@ def metric_words(name: str) -> Metric:
     """The entry of a metric, or one made from its name: higher leaks more, scale unknown."""
     known = METRICS.get(name)
     return known or Metric(name, f"scores {{raw}} on {name}", span=None)
+
+
+def sentence_words(metric: str, family: str) -> str:
+    """What a metric `says`, about records or whatever else the family judges."""
+    one, many = family_words(family).judges
+    return re.sub(r"\brecord(s?)\b", lambda found: many if found[1] else one, metric_words(metric).says)
 
 
 def defence_words(spec: str | None) -> str:

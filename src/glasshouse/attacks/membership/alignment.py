@@ -114,7 +114,7 @@ def _along_all(
         start = {name: state[name] for name in trainable}
         try:
             pairs: list[Any] = [jvp(logits_at, (start,), (tangent,)) for tangent in tangents]
-        except NotImplementedError as error:
+        except (NotImplementedError, RuntimeError) as error:
             raise CannotRun('the network has no forward derivative; try layers="head"') from error
         return pairs[0][0].detach(), torch.stack([change.detach() for _, change in pairs])
 

@@ -14,12 +14,13 @@ import torch
 
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores
-from glasshouse.attacks.membership.batches import compose
+from glasshouse.attacks.membership.batches import check_batches, compose
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
 from glasshouse.attacks.membership.signals import asked, given, losses
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.federation.shadows import Answers
+from glasshouse.learning.seeds import numpy_from
 
 Features = Literal["loss", "confidences"]
 PROTOCOLS = ("sample-sample", "batch-sample", "batch-batch")
@@ -64,7 +65,7 @@ class MIABad(Attack):
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, shadows = given(knowledge.candidates), given(knowledge.shadows)
         inside, outside = self._attack_set(shadows.auxiliary, rng)
-        numpy_rng = np.random.default_rng(int(torch.randint(2**31, (1,), generator=rng)))
+        numpy_rng = numpy_from(rng)
         attack_model = Classifier(self.classifier, *balanced(inside, outside, numpy_rng), rng)
         questions = features(asked(access, candidates), candidates, self.features)
         if self.query_unit > 1:
@@ -76,7 +77,7 @@ class MIABad(Attack):
         """The features of what shadow models saw, and of what they did not: single records or batch means."""
         size = 1 if self.protocol == "sample-sample" else self.batch_size
         share = self.fraction if self.protocol == "batch-batch" else 1.0
-        numpy_rng = np.random.default_rng(int(torch.randint(2**31, (1,), generator=rng)))
+        numpy_rng = numpy_from(rng)
         pairs = []
         for k in range(len(answers)):
             values = features(answers.log_probabilities(k), answers.images, self.features)
@@ -92,11 +93,3 @@ def features(log_probabilities: np.ndarray, images: Images, kind: Features) -> n
     if kind == "loss":
         return losses(log_probabilities, images.y)[:, None]
     return np.asarray(np.exp(-np.sort(-log_probabilities, axis=1)))
-
-
-def check_batches(name: str, batch_size: int, fraction: float) -> None:
-    """Refuse sizes and shares that make no batches."""
-    if batch_size < 1:
-        raise BadInput(f"{name} batch_size = {batch_size} is out of range; it is at least 1")
-    if not 0 < fraction <= 1:
-        raise BadInput(f"{name} fraction = {fraction} is out of range; it lies in (0, 1]")

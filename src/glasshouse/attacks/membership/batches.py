@@ -3,6 +3,7 @@
 import numpy as np
 
 from glasshouse.attacks.attack import CannotRun
+from glasshouse.errors import BadInput
 
 
 def compose(
@@ -27,4 +28,13 @@ def compose(
         )
     own = inside[: count * members].reshape(count, members)
     filling = outside[: count * fillers].reshape(count, fillers)
-    return np.concatenate([own, filling], axis=1), spare[: rest * size].reshape(rest, size)
+    mixed = rng.permuted(np.concatenate([own, filling], axis=1), axis=1)
+    return mixed, spare[: rest * size].reshape(rest, size)
+
+
+def check_batches(name: str, batch_size: int, fraction: float) -> None:
+    """Refuse sizes and shares that make no batches."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise BadInput(f"{name} batch_size = {batch_size!r}; give a whole number from 1")
+    if not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
+        raise BadInput(f"{name} fraction = {fraction!r} is out of range; it lies in (0, 1]")

@@ -24,7 +24,7 @@ def threshold_from_shadows(answers: Answers, score: Callable[[int], np.ndarray])
     Scores of records that k cannot be asked about fairly are NaN.
     """
     if len(answers) < FEWEST:
-        raise CannotRun(f"{len(answers)} shadow models; it takes at least {FEWEST} to learn a threshold")
+        raise CannotRun(f"{len(answers)} shadow models; set audit.shadows to {FEWEST} or more")
     every = [_known(score(k), answers.inside[k]) for k in range(len(answers))]
     return best_threshold(np.concatenate([s for s, _ in every]), np.concatenate([m for _, m in every]))
 

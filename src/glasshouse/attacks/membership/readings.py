@@ -107,7 +107,10 @@ def membership(
         scores[asked],
         scores[asked] > threshold,
         np.stack(by_client) if by_client else None,
-        {reading.number: _scores([reading], records, memory)[0][asked] for reading in readings},
+        {
+            reading.number: _scores(readings[: so_far + 1], records, memory)[0][asked]
+            for so_far, reading in enumerate(readings)
+        },
     )
 
 

@@ -32,7 +32,7 @@ class RMIA(Attack):
     a: float = 0.3
     family = "membership"
     needs = (QueryAccess,)
-    told = ("candidates", "shadows")
+    told = ("candidates", "auxiliary", "shadows")
 
     def __post_init__(self) -> None:
         if not self.gamma >= 1:
@@ -70,7 +70,7 @@ class RMIA(Attack):
 class OnlineRMIA(RMIA):
     """As `rmia`, with shadow models of which half were trained on each record in question."""
 
-    told = ("candidates", "online_shadows")
+    told = ("candidates", "auxiliary", "online_shadows")
 
     def expected(self, probabilities: np.ndarray, inside: np.ndarray) -> np.ndarray:
         both = (masked_mean(probabilities, inside) + masked_mean(probabilities, ~inside)) / 2
@@ -81,9 +81,13 @@ class OnlineRMIA(RMIA):
 
 
 def dominated(ratios: np.ndarray, population: np.ndarray, gamma: float) -> np.ndarray:
-    """For each ratio, shape (N,), the share of the population's that it exceeds at least `gamma` times."""
-    ranks = np.searchsorted(np.sort(population[np.isfinite(population)]), ratios / gamma, side="right")
-    shares = ranks / np.isfinite(population).sum()
+    """For each ratio, shape (N,), the share of the population's that it exceeds at least `gamma` times.
+
+    Ratios of one share are told apart by a billionth.
+    """
+    known = np.sort(population[np.isfinite(population)])
+    ranks = np.searchsorted(known, ratios / gamma, side="right")
+    shares = ranks / max(1, len(known)) + 1e-9 * ratios / (1 + ratios)
     return np.where(np.isfinite(ratios), shares, np.nan)
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores
-from glasshouse.attacks.membership.bad import check_batches
-from glasshouse.attacks.membership.batches import compose
-from glasshouse.attacks.membership.calibration import best_threshold, others
+from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, MembershipScores
+from glasshouse.attacks.membership.batches import check_batches, compose
+from glasshouse.attacks.membership.calibration import FEWEST, best_threshold, others
 from glasshouse.attacks.membership.lira import offline_scores
 from glasshouse.attacks.membership.signals import asked, given, log_odds, losses
 from glasshouse.federation.shadows import Answers
+from glasshouse.learning.seeds import numpy_from
 
 Weigh = Callable[[np.ndarray], np.ndarray]
 Sides = tuple[np.ndarray, np.ndarray]
@@ -36,7 +36,7 @@ class SetAttack(Attack):
     told = ("candidates", "shadows")
 
     def __post_init__(self) -> None:
-        check_batches(type(self).__name__, self.batch_size, self.fraction)
+        check_batches("a set attack's", self.batch_size, self.fraction)
 
     @property
     def query_unit(self) -> int:
@@ -49,6 +49,8 @@ class SetAttack(Attack):
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, shadows = given(knowledge.candidates), given(knowledge.shadows)
         known = shadows.auxiliary
+        if len(known) < FEWEST:
+            raise CannotRun(f"{len(known)} shadow models; set audit.shadows to {FEWEST} or more")
         sides: list[Sides] = []
         for k in range(len(known)):
             signal = self.signal(known.log_probabilities(k), known, others(k, len(known)))
@@ -69,7 +71,7 @@ class SetAttack(Attack):
 
     def threshold(self, sides: list[Sides], weigh: Weigh, rng: torch.Generator) -> float:
         """The score from which a batch is called a member: the best on batches of the shadow models."""
-        numpy_rng = np.random.default_rng(int(torch.randint(2**31, (1,), generator=rng)))
+        numpy_rng = numpy_from(rng)
         scores, member = [], []
         for inside, outside in sides:
             pool = weigh(np.concatenate([inside, outside]))

@@ -10,6 +10,7 @@ from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, MembershipSc
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
 from glasshouse.attacks.membership.signals import asked, given
 from glasshouse.errors import BadInput
+from glasshouse.learning.seeds import numpy_from
 
 FEWEST = 10
 
@@ -33,7 +34,7 @@ class Shokri(Attack):
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, shadows = given(knowledge.candidates), given(knowledge.shadows)
         answers = shadows.auxiliary
-        numpy_rng = np.random.default_rng(int(torch.randint(2**31, (1,), generator=rng)))
+        numpy_rng = numpy_from(rng)
         every = np.concatenate([np.exp(answers.log_probabilities(k)) for k in range(len(answers))])
         y = np.tile(answers.images.y.numpy(), len(answers))
         inside, outside = answers.inside.ravel(), answers.tested.ravel()

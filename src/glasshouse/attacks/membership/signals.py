@@ -6,6 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from glasshouse.access import QueryAccess
+from glasshouse.attacks.attack import CannotRun
 from glasshouse.data.images import Images
 from glasshouse.federation.shadows import log_odds
 
@@ -24,6 +25,8 @@ def asked(access: QueryAccess, images: Images) -> np.ndarray:
     """The target's log-probabilities for the images, double of shape (N, classes)."""
     probabilities: Tensor = access.probabilities(images.x)
     log_probabilities: np.ndarray = probabilities.double().clamp_min(TINY).log().numpy()
+    if not np.isfinite(log_probabilities).all():
+        raise CannotRun("the model's answers are not finite numbers")
     return log_probabilities
 
 

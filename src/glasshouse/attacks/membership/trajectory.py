@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import AggregateAccess, Protocol, SeenSum, SeenUpdates, UpdateAccess
-from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores, Sources
+from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, MembershipScores, Sources
 from glasshouse.attacks.membership.readings import (
     Reading,
     Records,
@@ -101,6 +101,8 @@ class SourceInference(Attack):
                 )
                 said.setdefault(update.client, []).append(known)
         clients = np.array(sorted(said))
+        if len(clients) < 2:
+            raise CannotRun("one client was seen, so there is nothing to find out about the source")
         means = np.stack([np.mean(said[client], axis=0) for client in clients.tolist()])
         return Sources(clients[means.argmax(0)])
 

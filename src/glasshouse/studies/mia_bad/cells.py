@@ -105,10 +105,11 @@ def fitting(trial: Trial) -> list[Finding]:
 
 def _shuffled(court: Court) -> list[Finding]:
     """How often scores with shuffled truth reach the AUC of the sample-wise attack."""
-    seen = court.examine(SAMPLE)
-    assert isinstance(seen.evidence, MembershipScores)
     rng = numpy_rng(court.trial.bench.setting.seed, "permutation null")
-    null = permutation_null(auc, seen.evidence.scores, seen.truth.member, rng, SHUFFLES)
+    try:
+        null = permutation_null(auc, *_scored(court, SAMPLE), rng, SHUFFLES)
+    except CannotRun:
+        return []
     return [
         court.trial.finding(SAMPLE, QueryAccess, metric="permutation-p", value=null.p_value, n=null.draws)
     ]
@@ -116,9 +117,11 @@ def _shuffled(court: Court) -> list[Finding]:
 
 def _null(court: Court, batch: int) -> list[Finding]:
     """The AUC that plain averaging over batches gives Gaussian scores as separable as single losses are."""
-    single = auc(*_scored(court, "loss-threshold"))
-    curve = null_curve(single, batch)
-    return [_row(court, NULL_CURVE, "null-auc", curve)]
+    try:
+        single = auc(*_scored(court, "loss-threshold"))
+    except CannotRun:
+        return []
+    return [_row(court, NULL_CURVE, "null-auc", null_curve(single, batch))]
 
 
 def _gain(court: Court, batch: int) -> list[Finding]:
@@ -140,7 +143,7 @@ def _scored(court: Court, spec: str) -> tuple[np.ndarray, np.ndarray]:
 def _row(court: Court, attack: str, metric: str, estimate: Estimate, chance: float | None = None) -> Finding:
     return court.trial.bench.finding(
         cell=attack,
-        family="membership",
+        family="batch-membership",
         adversary=QueryAccess.adversary,
         attack=attack,
         defence="none",

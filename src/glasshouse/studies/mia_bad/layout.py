@@ -19,6 +19,13 @@ from glasshouse.studies.study import Presentation
 
 Row = tuple[str, str, str]
 PROTOCOLS = {"batch-sample": batch_sample, "batch-batch": batch_batch}
+LEAKS = {
+    "balanced accuracy, sample-sample": (SAMPLE, "balanced-accuracy"),
+    "AUC, loss": ("loss-threshold", "auc"),
+    "TPR at 1% FPR, loss": ("loss-threshold", "tpr-at-1%-fpr"),
+    "TPR at 1% FPR, lira": ("lira", "tpr-at-1%-fpr"),
+    "TPR at 0.1% FPR, lira": ("lira", "tpr-at-0.1%-fpr"),
+}
 
 
 def present(measured: Measured) -> Presentation:
@@ -58,7 +65,7 @@ def _accuracy_table(measured: Measured, row: Row, protocol: str) -> Layout:
         columns=("training", *columns),
         rows=tuple(lines),
         note=f'Accuracy at {ratio} members to one other, as in the paper: always saying "member" gives '
-        f"{chance:.3f}. The column `sample` is sample-sample.",
+        f"{chance:.3f}. The column sample is sample-sample. {_counts(measured, '/'.join(row))}",
     )
 
 
@@ -79,7 +86,8 @@ def _rivals_table(measured: Measured, row: Row) -> Layout:
         title=f"{_heading(row)}: AUC of all attacks (chance 0.5)",
         columns=("attack", *MODES),
         rows=tuple(lines),
-        note=f"batch-batch and the set- attacks judge batches of {USUAL}, the others single records.",
+        note=f"batch-batch and the set- attacks judge batches of {USUAL}, the others single records. "
+        + _counts(measured, head),
     )
 
 
@@ -96,21 +104,35 @@ def _fitting_table(measured: Measured, row: Row) -> Layout:
     return Layout(
         name=f"fitting-{'-'.join(row)}",
         title=f"{_heading(row)}: fitting and leaking",
-        columns=(
-            "training",
-            *metrics,
-            "balanced accuracy, sample-sample",
-            "AUC, loss",
-            "TPR at 1% FPR, lira",
-        ),
+        columns=("training", *metrics, *LEAKS),
         rows=tuple(lines),
+        note="A central model is stopped after the round at which it fits its training data most like the "
+        "federated one. Its shadow models were trained to the end, so only the AUC of the loss is compared. "
+        + _counts(measured, head),
     )
 
 
 def _fit_line(measured: Measured, name: str, cell: str, metrics: tuple[str, ...]) -> tuple[str, ...]:
     fits = [_shown(measured.measure(cell, None, metric)) for metric in metrics]
-    leaks = [(SAMPLE, "balanced-accuracy"), ("loss-threshold", "auc"), ("lira", "tpr-at-1%-fpr")]
-    return (name, *fits, *(_shown(measured.measure(cell, *leak)) for leak in leaks))
+    leaks = [
+        DASH
+        if cell.startswith("matched") and attack != "loss-threshold"
+        else _shown(measured.measure(cell, attack, metric))
+        for attack, metric in LEAKS.values()
+    ]
+    return (name, *fits, *leaks)
+
+
+def _counts(measured: Measured, head: str) -> str:
+    """On how many records and seeds a row's numbers rest."""
+    auc = measured.measure(f"{head}/{MODES[0]}/sample", "loss-threshold", "auc")
+    found = measured.measure(f"{head}/{MODES[0]}/sample", "loss-threshold", "tpr-at-1%-fpr")
+    if auc is None or found is None or auc.n is None or found.n is None:
+        return ""
+    seeds = len(auc.values)
+    members, everyone = found.n // seeds, auc.n // seeds
+    of_seeds = f"means over {seeds} seeds with their t interval" if seeds > 1 else "one seed"
+    return f"n = {members:,} members and {everyone - members:,} others; {of_seeds}."
 
 
 def _figure_4(measured: Measured, row: Row) -> Chart:
@@ -151,7 +173,7 @@ def _figure_5(measured: Measured, rows: list[Row]) -> list[Chart]:
     for protocol in PROTOCOLS:
         series = []
         for mode in FEDERATED:
-            paper = tuple(_printed_gain(data, mode) for _, data, _ in rows)
+            paper = tuple(_printed_gain(measured, row, mode) for row in rows)
             if any(value is not None for value in paper):
                 series.append(Series(name=f"{mode}, printed", values=paper, printed=True))
             gains = [_measured_gain(measured, row, mode, protocol) for row in rows]
@@ -175,7 +197,7 @@ def _figure_5(measured: Measured, rows: list[Row]) -> list[Chart]:
                 categories=names,
                 chance=0.0,
                 series=tuple(series),
-                note="On CIFAR-10 the mean over all batch sizes that were measured, elsewhere batches of 32. "
+                note="Printed and measured: the mean over the batch sizes of the row's table. "
                 "Intervals are over the seeds.",
             )
         )
@@ -220,11 +242,12 @@ def _measured_gain(measured: Measured, row: Row, mode: str, protocol: str) -> Es
     return mean(gains) if gains else Estimate(None, None, None, 0)
 
 
-def _printed_gain(data: str, mode: str) -> float | None:
-    sizes = ("8", "16", "32", "64", "128", "256") if data == "cifar10" else (str(USUAL),)
-    batch = [printed(data, mode, size) for size in sizes]
+def _printed_gain(measured: Measured, row: Row, mode: str) -> float | None:
+    """The paper's gain, over the batch sizes that were measured here."""
+    data = row[1]
+    sizes = [column for column in measured.columns(row) if column != "sample"]
     single = printed(data, mode, "sample")
-    known = [value for value in batch if value is not None]
+    known = [value for size in sizes if (value := printed(data, mode, size)) is not None]
     return None if single is None or not known else sum(known) / len(known) - single
 
 

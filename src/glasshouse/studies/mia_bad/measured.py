@@ -1,11 +1,14 @@
 """What the finished cells hold, by cell, attack and metric."""
 
+import dataclasses
 from collections.abc import Iterable
 
 from glasshouse.findings import Finding
+from glasshouse.measures.estimate import mean
 from glasshouse.report.measure import Measure, pooled
 
 Key = tuple[str, str | None, str]
+SIGNED = dict.fromkeys(("train-test-gap", "advantage", "auc-over-set-loss"), (-1.0, 1.0))
 
 
 class Measured:
@@ -21,8 +24,12 @@ class Measured:
                 self._by_seed.setdefault(_key(row), {})[row.seed] = row.value
 
     def measure(self, cell: str, attack: str | None, metric: str) -> Measure | None:
-        """The finding over its seeds."""
-        return self._pooled.get((cell, attack, metric))
+        """The finding over its seeds: with several of them, their mean and its t interval."""
+        found = self._pooled.get((cell, attack, metric))
+        if found is None or len(found.values) < 2:
+            return found
+        over = mean(found.values, bounds=SIGNED.get(metric, (0.0, 1.0)))
+        return dataclasses.replace(found, low=over.low, high=over.high)
 
     def by_seed(self, cell: str, attack: str | None, metric: str) -> dict[int, float]:
         """The value at each seed."""

@@ -112,7 +112,7 @@ def _unjudged(measures: Sequence[Measure]) -> list[str]:
 
 
 def _given(measures: Sequence[Measure]) -> dict[tuple[str, str, str], tuple[str, ...]]:
-    """What each attack was given: it stands in all its rows, a remark on how one metric is estimated only there.
+    """What each attack was given: it stands in all its rows, a remark on one metric only there.
 
     Where there is but one row, and that without an interval, its last entry is taken for the remark.
     """

@@ -93,6 +93,8 @@ class Engine:
 
     def share_images(self, images: Images) -> Shared:
         """A handle to `images`, written once however often it is asked for."""
+        if self._folder is None:
+            return Shared.inline(images)  # keeping the handle would keep the images for ever
         if images not in self._images:
             self._images[images] = self.share(images)
         return self._images[images]

@@ -110,9 +110,10 @@ class Courts:
         """The central target, stopped when its train accuracy is closest to that of `target`."""
         wanted = self.of(target, place).train_accuracy
         central = dataclasses.replace(target, clients=1)
+        bench, shadowing = _prepare(central, place)
         best: Court | None = None
         for rounds in range(1, target.sizes.rounds + 1):
-            court = _central_after(central, rounds, place)
+            court = Court(_central_after(central, bench, rounds, place), shadowing)
             if best is None or abs(court.train_accuracy - wanted) < abs(best.train_accuracy - wanted):
                 best = court
             if court.train_accuracy >= wanted:
@@ -121,17 +122,16 @@ class Courts:
         return best
 
 
-def _central_after(target: Target, rounds: int, place: Workplace) -> Court:
+def _central_after(target: Target, bench: Bench, rounds: int, place: Workplace) -> Trial:
     """The central target after `rounds`, continued from the round before where that is kept."""
     sizes = dataclasses.replace(target.sizes, rounds=rounds)
-    bench, shadowing = _prepare(target, place)
     setting = dataclasses.replace(target, sizes=sizes).setting(place.seed)
     bench = dataclasses.replace(bench, setting=setting)
     folder = _folder(target, place, bench, f"after-{rounds:03d}")
     before = _folder_path(target, place, f"after-{rounds - 1:03d}") / CHECKPOINT
     if before.exists() and not (folder.path / CHECKPOINT).exists():
         write_bytes(folder.path / CHECKPOINT, before.read_bytes())
-    return Court(train_target(bench, folder, place.engine, place.progress, "central", "none"), shadowing)
+    return train_target(bench, folder, place.engine, place.progress, "central", "none")
 
 
 def _prepare(target: Target, place: Workplace) -> tuple[Bench, Shadowing]:

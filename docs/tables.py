@@ -16,7 +16,7 @@ from typing import Any
 from glasshouse.listing import REGISTRIES
 from glasshouse.report.measure import Measure, by_attack, headline, leaks, ordered_adversaries, pooled
 from glasshouse.report.run import read_run
-from glasshouse.report.words import defence_words, interval, metric_words, number, of_hundred
+from glasshouse.report.words import defence_words, interval, metric_words, number, of_hundred, sentence_words
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -52,7 +52,9 @@ def results_table(folder: Path) -> str:
                 [
                     measure.row.adversary,
                     f"`{measure.row.attack}`",
-                    words.says.format(value=of_hundred(measure.value), raw=number(measure.value)),
+                    sentence_words(measure.row.metric, measure.row.family).format(
+                        value=of_hundred(measure.value), raw=number(measure.value)
+                    ),
                     f"{words.label} {_with_interval(measure)}",
                     number(measure.chance),
                     str(measure.n),

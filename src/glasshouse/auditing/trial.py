@@ -85,8 +85,12 @@ class Trial:
         seed = derive(self.bench.setting.seed, "attack", self.defence, spec, kind.adversary)
         truth = establish(self.bench, attack, self.grantor.model, seed)
         knowledge = self._knowledge(attack, truth, shadowing)
+        shown = [images.x for images in (knowledge.candidates, knowledge.auxiliary) if images is not None]
+        versions = [x._version for x in shown]
         began = time.perf_counter()
         evidence = attack.run(self.grantor.grant(kind), knowledge, torch_rng(seed))
+        if versions != [x._version for x in shown]:
+            raise BadInput(f"attack {spec!r} changed the images that it was shown; it must work on a copy")
         return Examination(evidence, truth, knowledge, round(time.perf_counter() - began, 3))
 
     def finding(self, spec: str, kind: type[Access], **entries: Any) -> Finding:

@@ -43,7 +43,11 @@ def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tin
     servers = ("curious server", "blind server")
     pairs = {
         *(("outsider", attack) for attack in ("loss-threshold", "gap", "mia-bad", "lira", "rmia")),
-        *((server, attack) for server in servers for attack in ("lira", "loss-trajectory")),
+        *(
+            (server, attack)
+            for server in servers
+            for attack in ("lira", "loss-trajectory", "gradient-alignment")
+        ),
         ("curious server", "source-inference"),
         ("owner", "fgsm"),
         ("curious server", "label-counts"),

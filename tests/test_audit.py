@@ -165,7 +165,7 @@ def test_plain_arrays_can_be_audited_and_are_checked(tmp_path):
     )
     (gap,) = (row for row in results.findings if row.attack == "gap")
     assert gap.value is None
-    assert gap.assumes == ("the setting keeps no images as candidates",)
+    assert gap.assumes == ("there is nobody to compare members with; set data.nonmembers above 0",)
     for wrong, words in (
         ((x * np.nan, y), "NaN"),
         ((x, y + 3), "class 0 has no image"),

@@ -24,7 +24,7 @@ from glasshouse.studies.mia_bad import targets
 from glasshouse.studies.mia_bad.cells import NULL_CURVE, SAMPLE, batch_batch, batch_sample
 from glasshouse.studies.mia_bad.printed import TABLE_1, TABLE_2, mix, printed
 from glasshouse.studies.mia_bad.study import MIABadStudy
-from glasshouse.studies.mia_bad.targets import Courts, Sizes, Target
+from glasshouse.studies.mia_bad.targets import Court, Courts, Sizes, Target
 from glasshouse.studies.run import run_study
 from glasshouse.studies.study import Cell, Study, Workplace
 
@@ -487,18 +487,20 @@ def test_a_matched_central_model_is_the_one_whose_fit_is_closest(tmp_path):
     ([0.3, 0.4, 0.35, 0.3], 0.6, 0.4, 4),
 ])  # fmt: skip
 def test_central_training_stops_at_the_fit_that_is_wanted(monkeypatch, fits, wanted, chosen, trained):
-    def fitted(share):
-        court = targets.Court(None, None)
+    def fitted(share, shadowing=None):
+        court = Court(None, None)
         vars(court)["train_accuracy"] = share
         return court
 
     asked = []
 
-    def after(target, rounds, place):
+    def after(target, bench, rounds, place):
         asked.append((target.mode, rounds))
-        return fitted(fits[rounds - 1])
+        return fits[rounds - 1]
 
     monkeypatch.setattr(targets, "_central_after", after)
+    monkeypatch.setattr(targets, "_prepare", lambda target, place: (None, None))
+    monkeypatch.setattr(targets, "Court", fitted)
     monkeypatch.setattr(Courts, "of", lambda self, target, place: fitted(wanted))
     sizes = Sizes(members=1, nonmembers=1, auxiliary=1, test=1, shadows=0, rounds=4, epochs=1)
     assert Courts().matched(Target("digits", "mlp", 5, sizes), None).train_accuracy == chosen

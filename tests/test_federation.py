@@ -6,7 +6,7 @@ from conftest import make_model, make_plain_model, make_split
 
 from glasshouse.defences import make_defences
 from glasshouse.errors import BadInput
-from glasshouse.federation.channels import Plain
+from glasshouse.federation.channels.channel import Plain
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.strategies.fedavg import FedAvg, FedSGD
@@ -162,7 +162,7 @@ def test_the_plain_channel_shows_every_update_and_their_mean():
     updates = [
         Update(client, size, torch.full((3,), float(client))) for client, size in ((0, 1), (1, 2), (2, 1))
     ]
-    delivery = Plain().deliver(updates)
+    delivery = Plain().deliver(updates, seed=0)
     assert delivery.samples == 4
     assert delivery.clients == (0, 1, 2)
     torch.testing.assert_close(delivery.mean, torch.ones(3))

@@ -574,7 +574,7 @@ def test_always_saying_member_is_reported_as_chance():
     assert found["auc"].estimate.value == found["auc"].chance == 0.5
     assert found["advantage"].estimate.value == found["advantage"].chance == 0.0
     for data, ratio, shown in (("cifar10", 5, 0.833), ("mnist", 6, 0.857)):
-        raw = raw_accuracy(Examination(evidence, truth, Knowledge(), 0.0), data)
+        raw = raw_accuracy(Examination(evidence, truth, (), 0.0), data)
         assert raw.metric == f"accuracy-at-{ratio}:1"
         assert raw.estimate.value == pytest.approx(raw.chance)
         assert round(raw.chance, 3) == shown

@@ -4,7 +4,8 @@ An access object holds what its adversary has and nothing else. Where the advers
 prediction, a round of training), the object holds a function to ask with, not the thing that answers.
 """
 
-from collections.abc import Callable, Sequence
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -96,15 +97,36 @@ class AggregateAccess(Access):
     rounds: tuple[SeenSum, ...]
 
 
+class Exchange(typing.Protocol):
+    """Runs one round with the clients of those numbers; those in `apart` get a model of their own.
+
+    Raises `RoundFailed` where the channel cannot deliver, or every client refuses the model.
+    """
+
+    def __call__(
+        self, vector: Tensor, clients: Sequence[int], apart: Mapping[int, Tensor] | None = None
+    ) -> Delivery:
+        """What the channel delivers."""
+
+
 @dataclass(frozen=True, eq=False)
 class ServerAccess(Access):
     """Chooses the parameters it sends and receives what the channel delivers.
 
-    `exchange(vector, clients)` runs one round with the clients of those numbers.
+    `sizes` are the clients' sample counts. `rebuilt(network)` is the same access to clients that train
+    another network; it is null unless the attack was granted to change the architecture.
     """
 
     adversary = "crafting server"
     protocol: Protocol
     current: Tensor
     sizes: tuple[int, ...]
-    exchange: Callable[[Tensor, Sequence[int]], Delivery]
+    exchange: Exchange
+    rebuilt: "Callable[[nn.Module], ServerAccess] | None" = None
+
+
+@dataclass(frozen=True, eq=False)
+class BlindServerAccess(ServerAccess):
+    """Chooses the parameters it sends and receives only the sum, through secure aggregation."""
+
+    adversary = "blind crafting server"

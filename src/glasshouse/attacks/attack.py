@@ -85,7 +85,23 @@ class AdversarialExamples:
     eps: float
 
 
-Evidence = MembershipScores | Sources | LabelCounts | AdversarialExamples
+@dataclass(frozen=True, eq=False)
+class Reconstructions:
+    """Images, shape (K, C, H, W) in [0, 1], believed to be among the training data of `clients`.
+
+    There are at most as many as these clients hold together. `offline` are the seconds that went into
+    preparing the attack, once for all rounds; `online` those from the update to the images.
+    `note` says what kept it from more.
+    """
+
+    x: Tensor
+    clients: tuple[int, ...]
+    offline: float
+    online: float
+    note: str | None = None
+
+
+Evidence = Reconstructions | MembershipScores | Sources | LabelCounts | AdversarialExamples
 
 
 class CannotRun(Exception):
@@ -93,11 +109,15 @@ class CannotRun(Exception):
 
 
 class Attack(ABC):
-    """One attack: hyper-parameters as keyword-only fields, `run` from access to evidence."""
+    """One attack: hyper-parameters as keyword-only fields, `run` from access to evidence.
+
+    `changes_network` asks for a server that may change the architecture, which the finding then names.
+    """
 
     family: ClassVar[str]
     needs: ClassVar[tuple[type[Access], ...]]
     told: ClassVar[tuple[str, ...]] = ()
+    changes_network: ClassVar[bool] = False
 
     @property
     def query_unit(self) -> int:

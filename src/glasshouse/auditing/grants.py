@@ -1,14 +1,18 @@
 """Handing out access: from a finished federation to exactly what each adversary would have."""
 
+import dataclasses
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor, nn
 
 from glasshouse.access import (
     Access,
     AggregateAccess,
+    BlindServerAccess,
     ModelAccess,
     Protocol,
     QueryAccess,
@@ -17,11 +21,13 @@ from glasshouse.access import (
     ServerAccess,
     UpdateAccess,
 )
+from glasshouse.attacks.attack import CannotRun
+from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History, Observed
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.evaluate import predict
-from glasshouse.learning.layout import write_vector
+from glasshouse.learning.layout import read_vector, write_vector
 
 PROBE_ROUNDS = 1_000_000
 """Rounds that a crafting server runs are numbered from here, apart from those of the training."""
@@ -43,8 +49,16 @@ class _Answers:
         return answers.clone()
 
 
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """A model that a crafting server sent, as its network and its vector, shape (P,)."""
+
+    network: nn.Module
+    vector: Tensor
+
+
 class Grantor:
-    """Builds access objects for one finished federation."""
+    """Builds access objects for one finished federation; `sent` are the last crafting server's models."""
 
     def __init__(
         self, architecture: nn.Module, federation: Federation, history: History, seen: list[Observed]
@@ -59,15 +73,21 @@ class Grantor:
         write_vector(self.model, history.vector)
         self.model.eval()
         self._answers = _Answers(self.model)
+        self.sent: list[Sent] = []
 
-    def grant(self, kind: type[Access]) -> Access:
+    def grant(self, kind: type[Access], *, changes_network: bool = False) -> Access:
         """A fresh access object of type `kind`: what one attack does to it, no other attack sees."""
+        self.sent = []
+        federation = self._federation
+        if kind in (UpdateAccess, ServerAccess) and not federation.channel.shows_updates:
+            raise CannotRun(f"the server receives {federation.channel.described}")
         makers: dict[type[Access], Callable[[], Access]] = {
             QueryAccess: self._query,
             ModelAccess: lambda: ModelAccess(self.model),
             UpdateAccess: self._updates,
             AggregateAccess: self._sums,
-            ServerAccess: self._server,
+            ServerAccess: lambda: self._server(ServerAccess, federation, changes_network),
+            BlindServerAccess: lambda: self._server(BlindServerAccess, self.blind, changes_network),
         }
         return deepcopy(makers[kind]())
 
@@ -97,11 +117,30 @@ class Grantor:
         )
         return AggregateAccess(self._protocol, rounds)
 
-    def _server(self) -> ServerAccess:
+    @cached_property
+    def blind(self) -> Federation:
+        """The same clients behind secure aggregation."""
         federation = self._federation
+        return federation.through(CHANNELS.make("secure")) if federation.channel.shows_updates else federation
+
+    def _server(
+        self, kind: type[ServerAccess], federation: Federation, changes_network: bool
+    ) -> ServerAccess:
         numbers = iter(range(PROBE_ROUNDS, 2 * PROBE_ROUNDS))
+        sizes, sent = tuple(federation.sizes), self.sent
 
-        def exchange(vector: Tensor, clients: Sequence[int]) -> Delivery:
-            return federation.exchange(vector, list(clients), next(numbers))[0]
+        def serving(running: Federation, protocol: Protocol, current: Tensor) -> ServerAccess:
+            def exchange(
+                vector: Tensor, clients: Sequence[int], apart: Mapping[int, Tensor] | None = None
+            ) -> Delivery:
+                sent.extend(Sent(protocol.architecture, each) for each in (vector, *(apart or {}).values()))
+                return running.exchange(vector, list(clients), next(numbers), apart=apart)[0]
 
-        return ServerAccess(self._protocol, self._history.vector, tuple(federation.sizes), exchange)
+            return kind(protocol, current, sizes, exchange, rebuilt if changes_network else None)
+
+        def rebuilt(network: nn.Module) -> ServerAccess:
+            running = federation.training(network)
+            changed = dataclasses.replace(self._protocol, architecture=network, layout=running.layout)
+            return serving(running, changed, read_vector(network))
+
+        return serving(federation, self._protocol, self._history.vector)

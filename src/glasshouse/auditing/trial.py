@@ -7,9 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from glasshouse.access import Access
+import torch
+
+from glasshouse.access import Access, BlindServerAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import Attack, CannotRun, Evidence, Knowledge, MembershipScores
+from glasshouse.attacks.attack import (
+    Attack,
+    CannotRun,
+    Evidence,
+    Knowledge,
+    MembershipScores,
+    Reconstructions,
+)
 from glasshouse.auditing.bench import Bench
 from glasshouse.auditing.gallery import pictures
 from glasshouse.auditing.grants import Grantor
@@ -18,6 +27,7 @@ from glasshouse.auditing.scoring import Score, score
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.truth import Truth, establish
 from glasshouse.errors import BadInput
+from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History
 from glasshouse.findings import Finding
@@ -28,11 +38,11 @@ from glasshouse.store import RunFolder
 
 @dataclass(frozen=True, eq=False)
 class Examination:
-    """One attack's evidence, beside what is true and what it was told."""
+    """One attack's evidence, beside what is true and what it was granted beyond its access, in words."""
 
     evidence: Evidence
     truth: Truth
-    knowledge: Knowledge
+    granted: tuple[str, ...]
     seconds: float
 
     def entries(self, score: Score) -> dict[str, Any]:
@@ -45,7 +55,7 @@ class Examination:
             "high": estimate.high,
             "chance": score.chance,
             "n": estimate.n,
-            "assumes": self.knowledge.described() + ((estimate.note,) if estimate.note else ()),
+            "assumes": self.granted + ((estimate.note,) if estimate.note else ()),
             "seconds": self.seconds,
         }
 
@@ -88,10 +98,12 @@ class Trial:
         shown = [images.x for images in (knowledge.candidates, knowledge.auxiliary) if images is not None]
         versions = [x._version for x in shown]
         began = time.perf_counter()
-        evidence = attack.run(self.grantor.grant(kind), knowledge, torch_rng(seed))
+        access = self.grantor.grant(kind, changes_network=attack.changes_network)
+        evidence = self._run(attack, access, knowledge, torch_rng(seed))
         if versions != [x._version for x in shown]:
             raise BadInput(f"attack {spec!r} changed the images that it was shown; it must work on a copy")
-        return Examination(evidence, truth, knowledge, round(time.perf_counter() - began, 3))
+        seconds = round(time.perf_counter() - began, 3)
+        return Examination(evidence, truth, knowledge.described() + self._granted(attack, kind), seconds)
 
     def finding(self, spec: str, kind: type[Access], **entries: Any) -> Finding:
         """A finding of one attack on this federation."""
@@ -123,6 +135,21 @@ class Trial:
             "gallery": [labels | picture for picture in shown],
             "risk": [by_whom | entry for entry in (risks(evidence, truth) if bare else [])],
         }
+
+    def _run(self, attack: Attack, access: Access, knowledge: Knowledge, rng: torch.Generator) -> Evidence:
+        """The attack's evidence; where no round comes about, a reconstruction ends with no images."""
+        try:
+            return attack.run(access, knowledge, rng)
+        except RoundFailed as failure:
+            if attack.family != "reconstruction":
+                raise CannotRun(f"the round failed: {failure}") from failure
+            everyone = tuple(range(len(self.federation.sizes)))
+            return Reconstructions(torch.empty(0, *self.federation.shape), everyone, 0.0, 0.0, str(failure))
+
+    def _granted(self, attack: Attack, kind: type[Access]) -> tuple[str, ...]:
+        """What an attack was granted beyond its access and its knowledge, in words."""
+        words = ("leave to change the network",) if attack.changes_network else ()
+        return (*words, self.grantor.blind.channel.described) if kind is BlindServerAccess else words
 
     def _knowledge(self, attack: Attack, truth: Truth, shadowing: Shadowing) -> Knowledge:
         """What `attack` is told; shadow models are trained only where it asks for them."""

@@ -10,6 +10,7 @@ from glasshouse.attacks.attack import Attack
 from glasshouse.attacks.membership.batches import compose
 from glasshouse.auditing.bench import Bench
 from glasshouse.data.images import Images
+from glasshouse.data.split import Split
 from glasshouse.learning.seeds import numpy_rng, torch_rng
 
 ABOUT_RECORDS = ("membership", "source")
@@ -33,6 +34,7 @@ class Truth:
     rng: torch.Generator
     batches: np.ndarray | None = None
     by_user: bool = False
+    split: Split | None = None
 
 
 def establish(bench: Bench, attack: Attack, model: nn.Module, seed: int) -> Truth:
@@ -46,7 +48,7 @@ def establish(bench: Bench, attack: Attack, model: nn.Module, seed: int) -> Trut
         batches, member = None, holder >= 0
     counts = np.stack([held.client(k).label_counts().numpy() for k in range(len(held.clients))])
     rng = torch_rng(seed, "blind guess")
-    return Truth(candidates, holder, member, counts, model, rng, batches, bench.by_user)
+    return Truth(candidates, holder, member, counts, model, rng, batches, bench.by_user, held)
 
 
 def _questions(attack: Attack, holder: np.ndarray, seed: int) -> tuple[np.ndarray | None, np.ndarray]:

@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glasshouse.learning.fit import Transform
 from glasshouse.learning.layout import Layout
 
 
 class Defence:
-    """Up to three hooks, each of which changes nothing unless overridden."""
+    """Up to four hooks, each of which changes nothing unless overridden."""
+
+    def on_receive(self, model: nn.Module, shape: tuple[int, int, int]) -> str | None:
+        """Why a client refuses to train the model it received, for images of `shape`; null if it does not."""
+        return None
 
     def on_batch(self, x: Tensor, rng: torch.Generator) -> Tensor:
         """Change a client's training batch, shape (B, C, H, W)."""
@@ -31,6 +35,10 @@ class Stack(Defence):
     def __init__(self, defences: Sequence[Defence]) -> None:
         self.defences = tuple(defences)
 
+    def on_receive(self, model: nn.Module, shape: tuple[int, int, int]) -> str | None:
+        reasons = (defence.on_receive(model, shape) for defence in self.defences)
+        return next((reason for reason in reasons if reason is not None), None)
+
     def on_batch(self, x: Tensor, rng: torch.Generator) -> Tensor:
         for defence in self.defences:
             x = defence.on_batch(x, rng)
@@ -45,6 +53,11 @@ class Stack(Defence):
         for defence in self.defences:
             mean = defence.on_aggregate(mean, layout, rng)
         return mean
+
+    @property
+    def vets(self) -> bool:
+        """Whether any of them looks at what a client receives."""
+        return any(type(defence).on_receive is not Defence.on_receive for defence in self.defences)
 
     def batch_transform(self) -> Transform | None:
         """The transformation of training batches, or nothing where no defence has one."""

@@ -2,8 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glasshouse.data.split import Split
 from glasshouse.defences.defence import Stack
 from glasshouse.errors import BadInput
-from glasshouse.federation.channels import Channel, Plain, sum_in_order
+from glasshouse.federation.channels.channel import Channel, Plain, RoundFailed, sum_in_order
 from glasshouse.federation.clients import Block, Devices, Trained, train_block
 from glasshouse.federation.history import History, Observed, Record, Round
 from glasshouse.federation.strategies.fedavg import FedAvg
@@ -79,6 +79,7 @@ class Federation:
         self.sizes = [len(indices) for indices in split.clients]
         self._engine = engine
         self._seed = seed
+        self._split = split
         module = laid_out(deepcopy(model))
         self._devices = engine.share(
             Devices(
@@ -94,26 +95,57 @@ class Federation:
         )
         self.examiner = Examiner(module, split.pool, split.test, engine)
 
+    def through(self, channel: Channel) -> "Federation":
+        """The same federation, whose updates travel through `channel`."""
+        other = copy(self)
+        other.channel = channel
+        return other
+
+    def training(self, model: nn.Module) -> "Federation":
+        """The same clients, training another network."""
+        other = copy(self)
+        module = laid_out(deepcopy(model))
+        other.layout = Layout.of(model)
+        devices: Devices = self._devices.get()
+        other._devices = self._engine.share(dataclasses.replace(devices, model=module, layout=other.layout))
+        other.examiner = Examiner(module, self._split.pool, self._split.test, self._engine)
+        return other
+
     def exchange(
-        self, sent: Tensor, clients: Sequence[int], number: int, *, keep_updates: bool = True
+        self,
+        sent: Tensor,
+        clients: Sequence[int],
+        number: int,
+        *,
+        apart: Mapping[int, Tensor] | None = None,
+        keep_updates: bool = True,
     ) -> tuple[Delivery, float | None]:
-        """Send a model to `clients` and return what the channel delivers, and their mean local accuracy."""
+        """Send a model to `clients` and return what the channel delivers, and their mean local accuracy.
+
+        Clients in `apart` get the model named there instead. Clients that refuse the model send nothing;
+        raises `RoundFailed` where all do, or where too few are left for the channel.
+        """
         samples = sum(self.sizes[client] for client in clients)
         whole = keep_updates or not self.channel.shows_updates
-        parcel = self._engine.share((sent.numpy(), self.strategy.brief(number, sent)))
+        own = {client: vector.numpy() for client, vector in (apart or {}).items()}
+        parcel = self._engine.share((sent.numpy(), own, self.strategy.brief(number, sent)))
         groups = blocks(clients)
         seed = derive(self._seed, "round", number)
         jobs = [Block(self._devices, parcel, group, samples, seed, whole) for group in groups]
-        accuracies: list[float] = []
-        arriving = _unpack(self._engine.map(train_block, jobs), accuracies)
-        if whole:
-            rows = zip(clients, torch.cat(list(arriving)))
-            delivery = self.channel.deliver([Update(k, self.sizes[k], delta) for k, delta in rows])
-        else:
-            delivery = Delivery(sum_in_order(arriving), samples, tuple(clients))
+        replies = _Replies()
+        arriving = replies.unpack(self._engine.map(train_block, jobs))
+        deltas = torch.cat(list(arriving)) if whole else sum_in_order(arriving)
         parcel.remove()
-        acc_local = sum(accuracies) / len(accuracies) if accuracies else None
-        return self._defended(delivery, seed), acc_local
+        if not replies.clients:
+            raise RoundFailed(f"every client refused the model: {next(iter(replies.refused.values()))}")
+        if whole:
+            updates = [Update(k, self.sizes[k], delta) for k, delta in zip(replies.clients, deltas)]
+            delivery = self.channel.deliver(updates, derive(seed, "channel"))
+        else:
+            replied = sum(self.sizes[client] for client in replies.clients)
+            mean = deltas if replied == samples else deltas * (samples / replied)
+            delivery = Delivery(mean, replied, tuple(replies.clients))
+        return self._defended(delivery, seed), replies.accuracy
 
     def run(
         self,
@@ -135,7 +167,7 @@ class Federation:
                 rng = numpy_rng(self._seed, "choose", number)
                 chosen = self.strategy.choose(number, len(self.sizes), count, rng)
                 watched = number in plan.observe
-                delivery, acc_local = self.exchange(history.vector, chosen, number, keep_updates=watched)
+                delivery, acc_local = self._round(history.vector, chosen, number, watched, label)
                 if watched:
                     record.observe(Observed(number, history.vector, delivery))
                 vector = self.strategy.combine(history.vector, delivery)
@@ -147,16 +179,39 @@ class Federation:
                 task.advance()
         return history
 
+    def _round(
+        self, sent: Tensor, clients: Sequence[int], number: int, watched: bool, label: str
+    ) -> tuple[Delivery, float | None]:
+        try:
+            return self.exchange(sent, clients, number, keep_updates=watched)
+        except RoundFailed as failure:
+            raise BadInput(f"{label}: round {number + 1} failed: {failure}") from failure
+
     def _defended(self, delivery: Delivery, seed: int) -> Delivery:
         mean = self.defences.on_aggregate(delivery.mean, self.layout, torch_rng(seed, "aggregate"))
         return dataclasses.replace(delivery, mean=mean)
 
 
-def _unpack(trained: Iterable[Trained], accuracies: list[float]) -> Iterator[Tensor]:
-    """The deltas of each block as it arrives; its accuracies go to `accuracies`."""
-    for result in trained:
-        accuracies += result.accuracies
-        yield torch.from_numpy(result.deltas)
+class _Replies:
+    """Who replied in a round, who refused and why, and how good the replying clients' own models are."""
+
+    def __init__(self) -> None:
+        self.clients: list[int] = []
+        self.refused: dict[int, str] = {}
+        self._accuracies: list[float] = []
+
+    def unpack(self, trained: Iterable[Trained]) -> Iterator[Tensor]:
+        """The deltas of each block as it arrives."""
+        for result in trained:
+            self.clients += result.clients
+            self.refused |= result.refused
+            self._accuracies += result.accuracies
+            yield torch.from_numpy(result.deltas)
+
+    @property
+    def accuracy(self) -> float | None:
+        """The mean local test accuracy, where it was measured."""
+        return sum(self._accuracies) / len(self._accuracies) if self._accuracies else None
 
 
 def _finished(history: History, plan: Plan) -> bool:

@@ -1,13 +1,20 @@
 """Scoring evidence against the truth, which only the auditor knows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 import torch
 
-from glasshouse.attacks.attack import AdversarialExamples, CannotRun, LabelCounts, MembershipScores, Sources
+from glasshouse.attacks.attack import (
+    AdversarialExamples,
+    CannotRun,
+    LabelCounts,
+    MembershipScores,
+    Reconstructions,
+    Sources,
+)
 from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.auditing.truth import Truth
 from glasshouse.learning.evaluate import predict
@@ -15,6 +22,7 @@ from glasshouse.learning.seeds import numpy_from
 from glasshouse.measures.epsilon import epsilon_lower_bound
 from glasshouse.measures.estimate import Estimate, mean, proportion
 from glasshouse.measures.membership import advantage, auc, balanced_accuracy, chance_at_fpr, tpr_at_fpr
+from glasshouse.measures.pictures import CAP, RECOVERED, blind_guess, match, paired_psnr, paired_ssim
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,47 @@ def _(evidence: AdversarialExamples, truth: Truth) -> list[Score]:
         Score("robust-accuracy", _share(attacked), noisy.double().mean().item()),
         Score("clean-accuracy", _share(clean), None),
     ]
+
+
+@score.register
+def _(evidence: Reconstructions, truth: Truth) -> list[Score]:
+    """Every sample counts: where no image was returned for it, a uniform grey one is judged.
+
+    The blind guess shows, for each sample, the auxiliary image that is nearest to it.
+    """
+    assert truth.split is not None
+    originals = truth.held_by(evidence.clients).x
+    _check_reconstructions(evidence, originals)
+    made = match(originals, evidence.x)
+    blind = blind_guess(originals, truth.split.images("auxiliary").x)
+    guessed, n = paired_psnr(originals, blind), len(originals)
+    recovered = made.psnr >= RECOVERED
+    rate = proportion(int(recovered.sum()), n)
+    likeness, blind_likeness = (paired_ssim(originals, images) for images in (made.guess, blind))
+    return [
+        Score("recovery-rate", replace(rate, note=evidence.note), float((guessed >= RECOVERED).mean())),
+        Score("psnr", mean(made.psnr.tolist(), bounds=(0.0, CAP)), float(guessed.mean())),
+        Score("psnr-of-recovered", _psnr_of_recovered(made.psnr[recovered], evidence.note), None),
+        Score("ssim", mean(likeness.tolist(), bounds=(-1.0, 1.0)), float(blind_likeness.mean())),
+        Score("offline-seconds", Estimate(evidence.offline, None, None, n), None),
+        Score("online-seconds", Estimate(evidence.online, None, None, n), None),
+    ]
+
+
+def _check_reconstructions(evidence: Reconstructions, originals: torch.Tensor) -> None:
+    """Refuse what is no image, and more images than samples: one could return thousands and hope."""
+    if len(evidence.x) > len(originals):
+        raise CannotRun(f"the attack returned {len(evidence.x)} images for {len(originals)} samples")
+    if evidence.x.shape[1:] != originals.shape[1:] or not ((evidence.x >= 0) & (evidence.x <= 1)).all():
+        raise CannotRun("the attack returned something other than images of the samples' shape in [0, 1]")
+
+
+def _psnr_of_recovered(psnr: np.ndarray, note: str | None) -> Estimate:
+    """No chance stands beside it: these samples were chosen by the attack's success on them."""
+    if len(psnr):
+        return mean(psnr.tolist(), bounds=(0.0, CAP))
+    reason = f"not estimable: no image reached {RECOVERED:g} dB"
+    return Estimate(None, None, None, 0, f"{reason} ({note})" if note else reason)
 
 
 def _check_bounds(evidence: AdversarialExamples, x: torch.Tensor) -> None:

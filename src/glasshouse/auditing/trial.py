@@ -126,13 +126,18 @@ class Trial:
             return {"rows": [empty.row()], "roc": [], "gallery": [], "risk": []}
         evidence, truth = examination.evidence, examination.truth
         bare = self.defence == "none"
-        shown = pictures(evidence, truth, self.folder.path, slug(spec)) if bare else []
-        labels = {"cell": f"{self.defence}/{spec}", "attack": spec, "defence": self.defence}
-        by_whom = labels | {"adversary": kind.adversary}
+        stem = f"{slug(spec)}-by-{slug(kind.adversary)}"
+        shown = pictures(evidence, truth, self.folder.path, stem) if bare else []
+        by_whom = {
+            "cell": f"{self.defence}/{spec}",
+            "attack": spec,
+            "defence": self.defence,
+            "adversary": kind.adversary,
+        }
         return {
             "rows": [self.finding(spec, kind, **examination.entries(found)).row() for found in scores],
             "roc": [by_whom | curve for curve in _roc(evidence, truth)],
-            "gallery": [labels | picture for picture in shown],
+            "gallery": [by_whom | picture for picture in shown],
             "risk": [by_whom | entry for entry in (risks(evidence, truth) if bare else [])],
         }
 

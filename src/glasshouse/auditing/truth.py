@@ -1,5 +1,6 @@
 """What the auditor knows and no attack is told."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,11 @@ class Truth:
     batches: np.ndarray | None = None
     by_user: bool = False
     split: Split | None = None
+
+    def held_by(self, clients: Sequence[int]) -> Images:
+        """A copy of all images that `clients` hold, one client's after the other's."""
+        assert self.split is not None
+        return self.split.pool[np.concatenate([self.split.clients[k] for k in clients])]
 
 
 def establish(bench: Bench, attack: Attack, model: nn.Module, seed: int) -> Truth:

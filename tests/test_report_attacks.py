@@ -14,7 +14,8 @@ from glasshouse.report.answers import cards
 from glasshouse.report.measure import headline, pooled
 from glasshouse.report.rocs import area, roc_panels
 from glasshouse.report.run import Roc
-from glasshouse.report.words import METRICS, interval
+from glasshouse.report.spelling import interval
+from glasshouse.report.words import METRICS
 
 EPSILON = {"metric": "epsilon", "attack": "canaries", "chance": 0.0, "high": None}
 

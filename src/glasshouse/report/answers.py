@@ -12,7 +12,8 @@ from glasshouse.report.measure import (
     undefended,
     varying,
 )
-from glasshouse.report.words import Adversary, adversary_words, family_words, listed, metric_words
+from glasshouse.report.spelling import listed
+from glasshouse.report.words import Adversary, adversary_words, family_words, metric_words
 
 
 @dataclass(frozen=True)

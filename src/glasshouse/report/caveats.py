@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from glasshouse.report.measure import Measure, leaks
 from glasshouse.report.run import Run
+from glasshouse.report.spelling import listed
 from glasshouse.report.table import Cell, Column, Table, text_cell
-from glasshouse.report.words import NOT_RUN, listed, metric_words
+from glasshouse.report.words import NOT_RUN, metric_words
 
 FEW = 100  # below this many cases a rate moves by more than a few points from one sample to the next
 

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from glasshouse.report.drawing import DASHED, INK, PALETTE, TALL, WIDE, Drawing, drawn, legend_below
 from glasshouse.report.run import Chart, Series
-from glasshouse.report.words import slug
+from glasshouse.report.spelling import slug
 
 MARKS = 16  # values that fit a chart of the usual width
 _MARKERS = "os^Dv<>P"

@@ -10,13 +10,7 @@ from glasshouse.report.measure import Measure, headline, leaks, ordered_adversar
 from glasshouse.report.page import facts, render
 from glasshouse.report.run import Run, read_run
 from glasshouse.report.table import Cell, Column, Table, measure_cell, text_cell
-from glasshouse.report.words import (
-    Adversary,
-    adversary_words,
-    defence_words,
-    family_words,
-    metric_words,
-)
+from glasshouse.report.words import Adversary, adversary_words, defence_words, family_words, metric_words
 from glasshouse.store import write_text
 
 Key = tuple[str, ...]

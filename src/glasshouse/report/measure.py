@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glasshouse.findings import Finding
+from glasshouse.report.spelling import interval, number, of_hundred
 from glasshouse.report.words import (
     ADVERSARIES,
     NOT_RUN,
     adversary_words,
     family_words,
-    interval,
     metric_words,
-    number,
-    of_hundred,
     sentence_words,
 )
 

@@ -24,6 +24,7 @@ from glasshouse.report.panels import (
     training_panels,
 )
 from glasshouse.report.run import Exhibit, Run, read_run
+from glasshouse.report.spelling import DASH, slug
 from glasshouse.report.study import study_sentence, study_tables
 from glasshouse.report.table import findings_table, remains_table
 from glasshouse.report.tradeoff import tradeoffs
@@ -82,7 +83,7 @@ def render(template: str, **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["anchor"] = lambda name: words.slug("adversary", name)
+    environment.filters["anchor"] = lambda name: slug("adversary", name)
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
     environment.globals.update(
         scale=lambda span: Scale(*span), words=words, style=_asset("page.css"), script=_asset("page.js")
@@ -133,7 +134,7 @@ def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
         made.append(("clients", str(clients)))
     for where, central in (("test accuracy", False), ("trained centrally", True)):
         made += [
-            (where, words.DASH if m.value is None else f"{m.value * 100:.1f}%")
+            (where, DASH if m.value is None else f"{m.value * 100:.1f}%")
             for m in measures
             if m.row.source == "audit"
             and m.row.metric == "test-accuracy"

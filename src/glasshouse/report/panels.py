@@ -14,6 +14,7 @@ from glasshouse.report.risk_figures import clients_figure, rounds_figure
 from glasshouse.report.risk_figures import wide as wide_risk
 from glasshouse.report.rocs import RocPanel, of_batches, roc_panels
 from glasshouse.report.run import Roc, Run, TrainingPoint
+from glasshouse.report.spelling import listed, number
 from glasshouse.report.tradeoff import Tradeoff, drawn_tradeoffs, worth
 
 PANELS = 12  # the most a section of a study shows; curves.json holds them all
@@ -124,16 +125,16 @@ def _without_curve(panel: RocPanel) -> str:
     if not flat:
         return ""
     if panel.by == "attack":
-        named = words.listed([roc.attack for roc in flat])
+        named = listed([roc.attack for roc in flat])
         return f"No curve: {named} {'gives' if len(flat) == 1 else 'give'} all the same score."
-    under = words.listed([words.defence_words(roc.defence) for roc in flat])
+    under = listed([words.defence_words(roc.defence) for roc in flat])
     return f"No curve: {flat[0].attack} gives all the same score ({under})."
 
 
 def _other_attacks(exposure: Exposure) -> str:
     if not exposure.others:
         return ""
-    named = words.listed([f"{attack} ({words.number(mean)})" for attack, mean in exposure.others])
+    named = listed([f"{attack} ({number(mean)})" for attack, mean in exposure.others])
     return f"Attack: {exposure.attack}, the highest on average; weaker: {named}."
 
 

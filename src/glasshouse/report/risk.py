@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glasshouse.report.run import Risk
-from glasshouse.report.words import ADVERSARIES, number
+from glasshouse.report.spelling import number
+from glasshouse.report.words import ADVERSARIES
 
 
 @dataclass(frozen=True)

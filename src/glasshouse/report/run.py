@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from glasshouse.errors import BadInput
 from glasshouse.findings import Finding
-from glasshouse.report.words import slug
+from glasshouse.report.spelling import slug
 from glasshouse.store import read_text
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from glasshouse.findings import Finding
 from glasshouse.report.measure import Measure, leaks
+from glasshouse.report.spelling import DASH, interval, number
 from glasshouse.report.tradeoff import Tradeoff
-from glasshouse.report.words import DASH, defence_words, interval, metric_words, number
+from glasshouse.report.words import defence_words, metric_words
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glasshouse.report.measure import Measure, by_attack, headline, leaks, ordered_adversaries, varying
-from glasshouse.report.words import adversary_words, defence_words, family_words, metric_words, number
+from glasshouse.report.spelling import number
+from glasshouse.report.words import adversary_words, defence_words, family_words, metric_words
 
 FEW = 3  # attacks of one kind by one adversary that are each drawn
 

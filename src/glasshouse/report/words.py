@@ -4,7 +4,6 @@ A new family or metric is one entry here; what is not listed is shown under its 
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,8 +11,6 @@ from glasshouse.defences import split_defences
 
 Direction = Literal["high", "low", "none"]
 NOT_RUN = "not-applicable"  # the metric of an attack that could not run
-DASH = "\N{EN DASH}"
-_MINUS = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True)
@@ -265,39 +262,3 @@ def _one_defence(spec: str) -> str:
     if len(options) == 1:
         options = [options[0].partition("=")[2] or options[0]]
     return " ".join([name.replace("-", " ").strip(), *options])
-
-
-def of_hundred(share: float) -> str:
-    """A share as a count: 0.571 is "57 of 100"."""
-    if 0 < share < 0.005:
-        return "fewer than 1 of 100"
-    if 0.995 <= share < 1:
-        return "more than 99 of 100"
-    return f"{share * 100:.0f} of 100"
-
-
-def number(value: float | None, unit: str = "") -> str:
-    """A number for experts: three decimals for shares, fewer for large ones, a dash when missing."""
-    if value is None:
-        return DASH
-    text = f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
-    return f"{text} {unit}".strip().replace("-", _MINUS)
-
-
-def interval(low: float | None, high: float | None, unit: str = "") -> str:
-    """An interval for experts, open where it has one end, a dash when it has none."""
-    if low is not None and high is not None:
-        return f"{number(low)} to {number(high, unit)}"
-    if low is not None:
-        return f"at least {number(low, unit)}"
-    return DASH if high is None else f"at most {number(high, unit)}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence: "a, b and c"."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def slug(*parts: str) -> str:
-    """A name for a file or an id: letters, digits and hyphens."""
-    return "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)))

@@ -3,7 +3,7 @@
 from glasshouse.measures.estimate import Estimate, mean
 from glasshouse.report.measure import Measure
 from glasshouse.report.run import Chart, Layout, Series
-from glasshouse.report.words import DASH
+from glasshouse.report.spelling import DASH
 from glasshouse.studies.mia_bad.cells import (
     NULL_CURVE,
     SAMPLE,

@@ -1,0 +1,277 @@
+"""The rounds between clients and server: what goes wrong must be refused, and masks must hide."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from glasshouse.errors import BadInput
+from glasshouse.federation.channels.channel import RoundFailed
+from glasshouse.federation.secagg.client import Client
+from glasshouse.federation.secagg.masks import add_mask
+from glasshouse.federation.secagg.messages import Refused, Request, Terms, needed
+from glasshouse.federation.secagg.ring import CHUNK, Ring, narrow_clients
+from glasshouse.federation.secagg.server import Server
+from glasshouse.federation.updates import Update
+
+COUNT, LENGTH = 5, 12
+
+
+class Round:
+    """A round of `COUNT` clients, played up to the masked vectors of those in `sending`."""
+
+    def __init__(self, sending=tuple(range(COUNT)), deltas=None, bits=22):
+        self.deltas = torch.randn(COUNT, LENGTH) if deltas is None else deltas
+        self.terms = Terms(Ring(clip=8.0, bits=bits, clients=COUNT), needed(COUNT, 2 / 3), 10)
+        self.clients = [Client(Update(k, 10, delta), self.terms) for k, delta in enumerate(self.deltas)]
+        self.server = Server(self.terms)
+        self.keys = self.server.collect(client.advertise() for client in self.clients)
+        self.inboxes = self.server.route([client.share(self.keys) for client in self.clients])
+        self.masked = [self.clients[k].mask(self.inboxes[k]) for k in sending]
+        self.vectors = [masked.words.copy() for masked in self.masked]
+        for masked in self.masked:
+            self.server.add(masked)
+
+
+def test_the_server_opens_the_sum_of_the_quantised_updates_exactly():
+    played = Round(sending=(0, 1, 2, 4))
+    request = played.server.request()
+    assert request == Request((0, 1, 2, 4), (3,))
+    total = played.server.unmask([played.clients[k].reveal(request) for k in (0, 1, 2, 4)])
+    expected = sum(played.terms.ring.quantise(played.deltas[k].numpy(), 1.0) for k in (0, 1, 2, 4))
+    assert (total == expected).all()
+
+
+def test_a_client_never_reveals_both_kinds_of_share_of_one_peer():
+    played = Round()
+    with pytest.raises(Refused, match="both kinds of share are asked for of client 3"):
+        played.clients[0].reveal(Request((0, 1, 2, 3, 4), (3,)))
+    played.clients[0].reveal(Request((0, 1, 2, 3, 4), ()))
+    with pytest.raises(Refused, match="another request was answered"):
+        played.clients[0].reveal(Request((0, 1, 2, 4), (3,)))
+
+
+def test_a_repeated_request_gets_the_same_answer():
+    played = Round()
+    request = played.server.request()
+    assert played.clients[0].reveal(request) == played.clients[0].reveal(request)
+
+
+def test_no_answer_holds_both_kinds_of_share_of_one_client():
+    played = Round(sending=(0, 1, 2, 4))
+    revealed = played.clients[0].reveal(played.server.request())
+    assert set(revealed.seeds) == {0, 1, 2, 4}
+    assert set(revealed.keys) == {3}
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (Request((0, 1, 2), (3, 4)), "3 clients are in the sum, 4 are needed"),
+        (Request((1, 2, 3, 4), (0,)), "not part of"),
+        (Request((0, 1, 2, 3), ()), "does not name the clients"),
+        (Request((0, 1, 2, 3, 4, 7), ()), "does not name the clients"),
+    ],
+)
+def test_a_client_refuses_requests_that_an_honest_server_does_not_make(request_, reason):
+    with pytest.raises(Refused, match=reason):
+        Round().clients[0].reveal(request_)
+
+
+def test_a_client_answers_in_turn_and_once():
+    played = Round()
+    with pytest.raises(Refused, match="shared already"):
+        played.clients[0].share(played.keys)
+    with pytest.raises(Refused, match="out of turn"):
+        played.clients[0].mask(played.inboxes[0])
+    fresh = Client(Update(0, 10, torch.zeros(LENGTH)), played.terms)
+    with pytest.raises(Refused, match="before it has sent"):
+        fresh.reveal(played.server.request())
+
+
+def _flipped(data: bytes) -> bytes:
+    return bytes([data[0] ^ 1]) + data[1:]
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        lambda message, inbox: dataclasses.replace(message, text=_flipped(message.text)),
+        lambda message, inbox: dataclasses.replace(message, tag=_flipped(message.tag)),
+        lambda message, inbox: dataclasses.replace(inbox[1], sender=message.sender),
+    ],
+    ids=["text", "tag", "swapped"],
+)
+def test_tampered_shares_are_refused_before_anything_is_sent(tamper):
+    played = Round(sending=())
+    inbox = played.inboxes[0]
+    with pytest.raises(Refused, match="were changed on the way"):
+        played.clients[0].mask([tamper(inbox[0], inbox), *inbox[1:]])
+
+
+def test_shares_sent_back_to_their_sender_are_refused():
+    played = Round(sending=())
+    own = next(message for message in played.inboxes[1] if message.sender == 0)
+    reflected = dataclasses.replace(own, sender=1, recipient=0)
+    with pytest.raises(Refused, match="were changed on the way"):
+        played.clients[0].mask([reflected, *played.inboxes[0][1:]])
+
+
+def test_a_client_refuses_exchanged_repeated_and_unusable_keys():
+    def fresh():
+        played = Round(sending=())
+        client = Client(Update(0, 10, torch.zeros(LENGTH)), played.terms)
+        return client, [client.advertise(), *played.keys[1:]]
+
+    client, keys = fresh()
+    with pytest.raises(Refused, match="its own public keys were exchanged"):
+        client.share([dataclasses.replace(keys[0], masking=bytes(32)), *keys[1:]])
+    client, keys = fresh()
+    with pytest.raises(Refused, match="listed twice"):
+        client.share([*keys[:4], dataclasses.replace(keys[3], client=4)])
+    client, keys = fresh()
+    with pytest.raises(Refused, match="no usable public key"):
+        client.share([*keys[:4], dataclasses.replace(keys[4], sealing=bytes(32))])
+    client, keys = fresh()
+    with pytest.raises(Refused, match="do not fit"):
+        client.share(keys[:3])
+
+
+def test_a_client_refuses_terms_that_would_expose_it():
+    ring = Ring(clip=8.0, bits=22, clients=COUNT)
+    with pytest.raises(Refused, match="two halves"):
+        Client(Update(0, 10, torch.zeros(LENGTH)), Terms(ring, 2, 10))
+    with pytest.raises(Refused, match="most samples"):
+        Client(Update(0, 10, torch.zeros(LENGTH)), Terms(ring, 4, 9))
+
+
+def test_below_the_threshold_the_round_fails_before_any_client_is_asked_for_shares():
+    played = Round(sending=(0, 1, 2))
+    with pytest.raises(RoundFailed, match="3 of 5 clients sent a masked vector, 4 are needed; nothing"):
+        played.server.request()
+
+
+def test_too_few_answers_open_nothing():
+    played = Round(sending=(0, 1, 2, 4), deltas=torch.zeros(COUNT, 50_000))
+    request = played.server.request()
+    with pytest.raises(RoundFailed, match="3 of 5 clients sent shares for unmasking, 4 are needed"):
+        played.server.unmask([played.clients[k].reveal(request) for k in (0, 1, 2)])
+    assert _looks_uniform(played.server.total)
+
+
+def test_shares_that_do_not_fit_the_masking_key_are_noticed():
+    played = Round(sending=(0, 1, 2, 4))
+    request = played.server.request()
+    answers = [played.clients[k].reveal(request) for k in request.survivors]
+    answers[0] = dataclasses.replace(answers[0], keys={3: bytes(16)})
+    with pytest.raises(RoundFailed, match="do not fit"):
+        played.server.unmask(answers)
+
+
+@pytest.mark.parametrize("bits", [22, 31])
+def test_every_masked_vector_looks_uniform(bits):
+    played = Round(deltas=torch.zeros(COUNT, 50_000), bits=bits)
+    assert {words.dtype.itemsize for words in played.vectors} == {4 if bits == 22 else 8}
+    assert all(_looks_uniform(words) for words in played.vectors)
+    assert all(_looks_uniform(words - played.vectors[0]) for words in played.vectors[1:])
+
+
+def test_the_server_holds_no_update_and_no_secret():
+    deltas = torch.arange(COUNT * LENGTH).reshape(COUNT, LENGTH) / 7
+    played = Round(deltas=deltas)
+    reached = list(_reachable(played.server))
+    assert not any(isinstance(found, (torch.Tensor, Update, Client)) for found in reached)
+    arrays = [found for found in reached if isinstance(found, np.ndarray)]
+    assert len(arrays) == 1
+    assert arrays[0] is played.server.total
+    held = {found for found in reached if isinstance(found, bytes)}
+    public = {key for keys in played.keys for key in (keys.sealing, keys.masking)}
+    assert held == public
+
+
+def _reachable(root):
+    """Every object that attributes and containers of `root` lead to."""
+    waiting, seen = [root], set()
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        if isinstance(found, dict):
+            waiting += [*found, *found.values()]
+        elif isinstance(found, (list, tuple, set)):
+            waiting += found
+        elif hasattr(found, "__dict__") and type(found).__module__.startswith("glasshouse"):
+            waiting += vars(found).values()
+
+
+def _looks_uniform(words):
+    """Kolmogorov-Smirnov on the words and chi-square on each of their bits, at one in a million."""
+    width = 8 * words.dtype.itemsize
+    spread = stats.kstest(words.astype(float) / 2.0**width, "uniform").pvalue
+    bits = np.array(
+        [np.count_nonzero(words >> words.dtype.type(bit) & words.dtype.type(1)) for bit in range(width)]
+    )
+    chi = (((bits - len(words) / 2) ** 2) / (len(words) / 4)).sum()
+    return spread > 1e-6 and stats.chi2(width).sf(chi) > 1e-6
+
+
+def test_masks_of_one_key_cancel_over_chunks_and_repeat():
+    words = np.arange(400_000, dtype="<u4")
+    add_mask(words, bytes(32))
+    assert _looks_uniform(words)
+    add_mask(words, bytes(32), subtract=True)
+    assert (words == np.arange(400_000)).all()
+
+
+def test_quantising_rounds_to_the_nearest_level_and_keeps_zero():
+    ring = Ring(clip=1.0, bits=4, clients=3)
+    values = np.array([0.0, 0.06, 0.07, -0.06, -0.07, 1.0, -1.0])  # the step is 0.125
+    words = ring.quantise(values, 1.0)
+    assert ring.read(words, 1.0, np.dtype(float)).tolist() == [0, 0, 0.125, 0, -0.125, 1, -1]
+    assert words[-1] == 0
+
+
+def test_entries_beyond_the_clip_are_cut_and_counted():
+    ring = Ring(clip=1.0, bits=8, clients=3)
+    values = np.zeros(CHUNK + 2)
+    values[[0, -1]] = 3.0, -40.0
+    words = ring.quantise(values, 0.5)
+    assert ring.read(words, 1.0, np.dtype(float))[[0, 1, -1]].tolist() == [1, 0, -1]
+    assert words[-1] == 2
+
+
+@pytest.mark.parametrize("bits", [2, 8, 22, 31, 32])
+def test_the_ring_is_chosen_so_that_no_sum_overflows(bits):
+    most = narrow_clients(bits)
+    for clients in {max(2, most), most + 2}:
+        ring = Ring(clip=1.0, bits=bits, clients=clients)
+        assert ring.width == (32 if clients <= most else 64)
+        largest = ring.quantise(np.array([1.0]), 1.0).astype(object)[0] * clients
+        assert largest < 2 ** (ring.width - 1)
+
+
+def test_the_count_of_clipped_entries_cannot_overflow():
+    ring = Ring(clip=1.0, bits=2, clients=2**29)
+    assert int(ring.quantise(np.full(10, 9.0), 1.0)[-1]) * ring.clients < 2**31
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_an_update_that_is_not_finite_is_a_line_for_the_user(bad):
+    delta = torch.zeros(LENGTH)
+    delta[3] = bad
+    deltas = torch.zeros(COUNT, LENGTH)
+    deltas[2] = delta
+    with pytest.raises(BadInput, match="client 2: the update holds NaN or infinite entries; lower"):
+        Round(deltas=deltas)
+
+
+@pytest.mark.parametrize(
+    ("clients", "share", "count"),
+    [(2, 2 / 3, 2), (3, 2 / 3, 2), (9, 2 / 3, 6), (10, 0.7, 7), (10, 0.51, 6), (4, 1, 4)],
+)
+def test_more_than_half_are_needed_in_any_case(clients, share, count):
+    assert needed(clients, share) == count

@@ -22,6 +22,8 @@ ATTACKS = Registry(
         "fgsm": "glasshouse.attacks.evasion.fgsm:FGSM",
         "label-counts": "glasshouse.attacks.labels.counts:LabelCountsFromUpdates",
         "saturated-head": "glasshouse.attacks.crafted.saturated_head:SaturatedHead",
+        "robbing-the-fed": "glasshouse.attacks.crafted.robbing:RobbingTheFed",
+        "mandrake": "glasshouse.attacks.crafted.loki:Loki",
     },
     base="glasshouse.attacks.attack:Attack",
 )

@@ -1,0 +1,288 @@
+"""A layer that imprints its inputs on its own gradient, put before the network that the clients agreed on.
+
+All rows of the layer measure the brightness of the image, each against a threshold of its own; its answer
+is added to one fixed picture, in one fixed direction, so that a sample has the same weight in all rows:
+linear leakage. The columns of the second layer are equal but for their signs, which follow + - - +. The
+signs are known, so nothing is lost by them, and the sum over the rows stays within a few bins' width instead
+of growing with their number: the network behind sees nearly the same picture for every sample and answers
+tamely however loud the gradient is made. The second layer is frozen, as layers are in fine-tuning.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glasshouse.access import ServerAccess
+from glasshouse.attacks.attack import CannotRun
+from glasshouse.attacks.crafted.leakage import Law, bin_sums, thresholds
+from glasshouse.data.images import Images
+from glasshouse.errors import BadInput
+from glasshouse.federation.updates import Delivery
+from glasshouse.learning.layout import write_vector
+from glasshouse.learning.recipe import Recipe
+
+PICTURES = 32
+"""Among how many auxiliary images the one is chosen that the network sees in place of every sample."""
+CALIBRATION = 256
+"""The most auxiliary images that the gain is measured on."""
+REACH = 1.0
+"""The largest entry that a client's update should have; channels quantise, and cut what is too large."""
+SWING = 0.05
+"""How far the picture that the network sees may move between samples, in units of the pixels' range."""
+DRIFT = 1.0
+"""How far local steps may move a threshold, in bins."""
+TINY = 1e-12
+"""What stands in for a measured zero."""
+LOUD = 20.0
+"""How far above the empty bins a bin must stand to count as occupied."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Bins of a feature: rising thresholds, and the value to expect in each bin give or take a half width.
+
+    All of shape (k,).
+    """
+
+    thresholds: Tensor
+    centres: Tensor
+    halves: Tensor
+
+    @classmethod
+    def of(cls, feature: Tensor, count: int, law: Law) -> "Bins":
+        """`count` bins for a feature with the auxiliary values `feature`, shape (N,)."""
+        cuts = thresholds(feature, count, law)
+        edges = torch.cat([cuts, feature.max().double()[None]])
+        edges[0] = feature.min()
+        edges = edges.cummax(0).values  # a fitted law may reach beyond the auxiliary values
+        return cls(cuts, (edges[:-1] + edges[1:]) / 2, edges.diff() / 2)
+
+    @property
+    def signs(self) -> Tensor:
+        """The sign of each row's column in the second layer, shape (k,)."""
+        count = len(self.thresholds)
+        return torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.double).repeat(-(-count // 4))[:count]
+
+    def answer(self, feature: Tensor) -> Tensor:
+        """The signed sum of the rows, shape (N,), for values of the feature of shape (N,)."""
+        return (feature.double()[:, None] - self.thresholds).relu() @ self.signs
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What the network sees: the picture (C, H, W), and the direction of the same shape it moves in."""
+
+    picture: Tensor
+    direction: Tensor
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The factor of the rows and their biases, and that of the second layer."""
+
+    rows: float
+    columns: float
+
+
+@dataclass(frozen=True, eq=False)
+class Imprint:
+    """A network behind an imprint layer, the `place`-th of its layers, and the bins of that layer."""
+
+    network: nn.Sequential
+    place: int
+    bins: Bins
+
+    def read(self, access: ServerAccess, sent: Tensor, delivery: Delivery) -> tuple[Tensor, Tensor]:
+        """What each bin's samples add to the update: weighted inputs, shape (k, d), and weights, (k,)."""
+        recipe, sizes = access.protocol.recipe, access.sizes
+        decayed = sum(
+            sizes[client] / delivery.samples * _decay(recipe, sizes[client]) for client in delivery.clients
+        )
+        named = access.protocol.layout.named(delivery.mean.double() + decayed * sent.double())
+        signs = self.bins.signs
+        return bin_sums(named[f"{self.place}.weight"] * signs[:, None], named[f"{self.place}.bias"] * signs)
+
+
+def check_bins(attack: str, bins: int, law: str) -> None:
+    """Refuse options that make no imprint layer."""
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 2 <= bins <= 65536:
+        raise BadInput(f"{attack} bins = {bins!r} is out of range; it must be a whole number in [2, 65536]")
+    if law not in get_args(Law):
+        raise BadInput(f"{attack} law = {law!r} is unknown; choose one of {', '.join(get_args(Law))}")
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse optimisers whose updates are no sums of gradients."""
+    if recipe.optimiser != "sgd":
+        raise CannotRun(
+            f"the clients train with {recipe.optimiser}, which rescales every entry of the gradient: "
+            "the quotients that leak need plain sums of gradients, as sgd sends them"
+        )
+
+
+def may_rebuild(access: ServerAccess) -> Callable[[nn.Module], ServerAccess]:
+    """The way to clients that train another network, if the server was granted to change it."""
+    if access.rebuilt is None:
+        raise CannotRun("the server may not change the network, and an imprint layer is a change")
+    return access.rebuilt
+
+
+def craft(
+    access: ServerAccess,
+    auxiliary: Images,
+    *,
+    bins: int,
+    law: Law,
+    row: Tensor,
+    front: Sequence[nn.Module] = (),
+    offset: float = 0.0,
+) -> Imprint:
+    """The agreed network in its current state behind an imprint layer, itself behind the layers of `front`.
+
+    `row`, shape (d,), turns what `front` gives into the brightness plus `offset`.
+    """
+    network = deepcopy(access.protocol.architecture)
+    write_vector(network, access.current)
+    brightness = auxiliary.x.double().flatten(1).mean(1)
+    sorted_into = Bins.of(brightness, bins, law)
+    with torch.no_grad():
+        inputs = nn.Sequential(*front, nn.Flatten())(auxiliary.x[:CALIBRATION]).double()
+    stage = _set_stage(network, auxiliary)
+    gain = _choose_gain(_Trial(network, stage, sorted_into, auxiliary, brightness, inputs), access)
+    sense, answer = nn.Linear(len(row), bins), nn.Linear(bins, stage.picture.numel())
+    direction = stage.direction.flatten() * gain.columns
+    with torch.no_grad():
+        sense.weight.copy_((gain.rows * row).expand(bins, -1))
+        sense.bias.copy_(-gain.rows * (sorted_into.thresholds + offset))
+        answer.weight.copy_(direction[:, None] * sorted_into.signs)
+        middle = sorted_into.answer(brightness).mean() * gain.rows
+        answer.bias.copy_(stage.picture.flatten() - direction * middle)
+    answer.requires_grad_(False)
+    unflatten = nn.Unflatten(1, tuple(stage.picture.shape))
+    layers = (*front, nn.Flatten(), sense, nn.ReLU(), answer, unflatten, network)
+    return Imprint(nn.Sequential(*layers), len(front) + 1, sorted_into)
+
+
+def noise_level(readings: Tensor, samples: int) -> float:
+    """The size of a reading, one of each bin, shape (k,), that `samples` samples leave to empty bins.
+
+    Of k bins a share of about (1 - 1/k)^samples is empty; this is the middle of their readings.
+    """
+    return float(readings.abs().quantile((1 - 1 / len(readings)) ** samples / 2))
+
+
+def occupied(readings: Tensor, samples: int) -> Tensor:
+    """The bins that stand out from the empty ones in their reading, strongest first, at most `samples`."""
+    strength = readings.abs()
+    found = (strength > LOUD * noise_level(readings, samples)).nonzero().flatten()
+    return found[strength[found].argsort(descending=True)][:samples]
+
+
+def images_of(quotients: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """Images, shape (K, C, H, W) in [0, 1], from their pixels, shape (K, d)."""
+    return quotients.reshape(-1, *shape).nan_to_num().clamp(0, 1).float()
+
+
+def _set_stage(network: nn.Module, auxiliary: Images) -> Stage:
+    """The picture that leaves the network least decided, and a direction in which every class answers.
+
+    A sample's weight is how much its loss changes along the direction: p.r - r_y, where r are the changes of
+    the logits and p the network's answer. With r of alternating signs it is far from zero for all classes
+    y unless p is sure of one.
+    """
+    network = deepcopy(network).train()
+
+    def logits(picture: Tensor) -> Tensor:
+        # Clients' batches hold the picture many times over; batch norm asks for at least two.
+        with torch.random.fork_rng(devices=[]):
+            answers: Tensor = network(picture.expand(2, *picture.shape))
+        return answers.mean(0)
+
+    with torch.no_grad():
+        sureness = [float(logits(picture).softmax(0).max()) for picture in auxiliary.x[:PICTURES]]
+    picture = auxiliary.x[sureness.index(min(sureness))].clone().requires_grad_()
+    slopes = [
+        torch.autograd.grad(logit, picture, retain_graph=True)[0].flatten() for logit in logits(picture)
+    ]
+    wanted = 1.0 - 2.0 * (torch.arange(len(slopes)) % 2).double()
+    direction = torch.linalg.pinv(torch.stack(slopes).double(), rtol=1e-3) @ wanted
+    size = float(direction.abs().max())
+    if not (math.isfinite(size) and size > 0):
+        raise CannotRun("the network passes no gradient to its input, so nothing would be imprinted")
+    return Stage(picture.detach(), (direction / size).reshape(picture.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """What the gain is tried on: the brightness of auxiliary images, (N,), and the imprint layer's inputs."""
+
+    network: nn.Module
+    stage: Stage
+    bins: Bins
+    auxiliary: Images
+    brightness: Tensor
+    inputs: Tensor
+
+    def weights(self, count: int) -> Tensor:
+        """How much the losses of `count` images change with the rows' answer, at columns of gain 1."""
+        moved = torch.zeros(count, 1, 1, 1, requires_grad=True)
+        network = deepcopy(self.network).train()
+        with torch.random.fork_rng(devices=[]):
+            logits = network(self.stage.picture + moved * self.stage.direction.float())
+        loss = F.cross_entropy(logits, self.auxiliary.y[:count], reduction="sum")
+        return torch.autograd.grad(loss, moved)[0].flatten().double()
+
+    def swing(self) -> float:
+        """How far the rows' answer strays between images, at rows of gain 1."""
+        answers = self.bins.answer(self.brightness)
+        return float((answers - answers.mean()).abs().max())
+
+    def drift(self, weights: Tensor) -> float:
+        """How many bins a step of unit size moves a threshold, at rows and columns of gain 1.
+
+        A sample's weight times x.x' + 1 is what it adds to an active row's measurement of another one.
+        """
+        count = len(weights)
+        active = (self.brightness[:count] > self.bins.thresholds[:, None]).double()
+        alike = self.inputs[:count] @ self.inputs[:count].T + 1
+        moved = float(((active * weights) @ alike).abs().max()) / count
+        return moved / (2 * float(self.bins.halves.median()))
+
+
+def _choose_gain(trial: _Trial, access: ServerAccess) -> Gain:
+    """The loudest gain that keeps updates within REACH, the picture within SWING and thresholds within DRIFT.
+
+    Updates grow with the gain of the columns, the picture with that of columns times rows; thresholds, which
+    only matter where clients take more than one step, move with columns over rows.
+    """
+    recipe, sizes = access.protocol.recipe, access.sizes
+    weights = trial.weights(min(max(2, *map(recipe.batch, sizes)), len(trial.inputs)))
+    travel = max(_travel(recipe, size) for size in sizes)
+    loudest = REACH / max(travel * float(weights.abs().max()), TINY)
+    product = SWING / max(trial.swing(), TINY)
+    if all(recipe.total_steps(size) == 1 for size in sizes):
+        return Gain(min(1.0, product / loudest), loudest)
+    ratio = DRIFT / max(travel * trial.drift(weights), TINY)
+    columns = min(loudest, math.sqrt(ratio * product))
+    return Gain(columns / ratio, columns)
+
+
+def _travel(recipe: Recipe, samples: int) -> float:
+    """How far a constant gradient of 1 would move a parameter in a client's round."""
+    total = recipe.total_steps(samples)
+    return sum(recipe.lr_at(step, total) for step in range(total)) / (1 - recipe.momentum)
+
+
+def _decay(recipe: Recipe, samples: int) -> float:
+    """The share of itself that weight decay takes from a parameter in a client's round."""
+    kept, velocity, total = 1.0, 0.0, recipe.total_steps(samples)
+    for step in range(total):
+        velocity = recipe.momentum * velocity + recipe.weight_decay * kept
+        kept -= recipe.lr_at(step, total) * velocity
+    return 1 - kept

@@ -1,0 +1,28 @@
+"""Refusing to train a model that looks crafted."""
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from glasshouse.defences.defence import Defence
+from glasshouse.vetting.digest import digest
+from glasshouse.vetting.vet import vet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vet(Defence):
+    """Looks at each received model as `glasshouse vet` does and refuses to train a crafted one.
+
+    It judges a model alone: it keeps no predecessors and asks no peers.
+    """
+
+    _judged: dict[tuple[object, ...], str | None] = field(default_factory=dict, init=False, repr=False)
+
+    def on_receive(self, model: nn.Module, shape: tuple[int, int, int]) -> str | None:
+        key = (digest(model), shape, str(model))
+        if key not in self._judged:
+            # The clients of a round mostly receive the same model: the last verdict is worth keeping.
+            self._judged.clear()
+            alarming = [sign for sign in vet(model, shape).signs if sign.alarming]
+            self._judged[key] = "; ".join(map(str, alarming)) or None
+        return self._judged[key]

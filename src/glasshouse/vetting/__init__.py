@@ -1,0 +1,1 @@
+"""The client's side: is a received model crafted to leak?"""

@@ -1,0 +1,136 @@
+"""Signs in what a model does to the client's own noise: does its gradient give single samples away?"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from glasshouse.vetting.probing import Probe
+from glasshouse.vetting.sign import Sign
+
+SHARED = 4
+"""Rows that sum fewer samples than this do not count as isolating one: honest networks have such pairs."""
+
+CONTAMINATION = 0.05
+"""What may be left of all other samples beside an isolated one, as energy relative to its own."""
+
+ISOLATED = 4
+"""As many samples isolated in one layer are no chance."""
+
+SATURATED = 50.0
+"""Biases of the last layer this far apart decide a class, e^50 to one, before any image is seen."""
+
+SILENT = 1e-3
+"""A gradient this small relative to the largest counts as none."""
+
+
+def behaviour_signs(model: nn.Module, seen: Probe) -> Iterator[Sign]:
+    """All signs in how `model` treated a batch of noise."""
+    yield from leaking_rows(seen)
+    yield from dead_layers(seen)
+    if seen.head is not None:
+        head = model.get_submodule(seen.head)
+        assert isinstance(head, nn.Linear)
+        yield from head_signs(seen.head, head.weight.detach(), head.bias, seen.logits)
+
+
+def leaking_rows(seen: Probe) -> Iterator[Sign]:
+    """Linear layers whose rows' gradients, taken from each other, show single samples of the batch."""
+    for name, signals in seen.signals.items():
+        found = isolated(signals) if signals.ndim == 2 else set()
+        if len(found) >= ISOLATED:
+            why = (
+                f"differences of two rows' gradients show {len(found)} of {len(signals)} noise images alone: "
+                "linear leakage would read them off exactly"
+            )
+            yield Sign("linear-leakage", name, why, alarming=True)
+
+
+def isolated(signals: Tensor) -> set[int]:
+    """Which samples the difference of two rows' gradients shows alone, from `signals`, shape (B, rows).
+
+    A row's gradient sums the samples that activate it. Two rows isolate sample n if one sums the same
+    samples as the other, in the same proportions, and n besides: then a multiple of the one taken from the
+    other leaves n, and what is left of the others is its contamination (energy, relative to n's).
+    """
+    signals = signals.double() / signals.abs().max().clamp_min(torch.finfo(signals.dtype).tiny)
+    active = signals != 0
+    sizes = active.sum(0)
+    found: set[int] = set()
+    for size in range(SHARED, len(signals)):
+        fewer, more = (sizes == size).nonzero()[:, 0], (sizes == size + 1).nonzero()[:, 0]
+        if len(fewer) == 0 or len(more) == 0:
+            continue
+        small, large = signals[:, fewer], signals[:, more]
+        members = active[:, fewer].double().T
+        nested = members @ active[:, more].double() == size
+        common = members @ large.square()
+        left = common - (small.T @ large).square() / small.square().sum(0)[:, None]
+        alone = large.square().sum(0) - common
+        first, second = (nested & (left < CONTAMINATION * alone)).nonzero().T
+        extra = active[:, more[second]] & ~active[:, fewer[first]]
+        found |= set(extra.long().argmax(0).tolist())
+    return found
+
+
+def dead_layers(seen: Probe) -> Iterator[Sign]:
+    """A layer that no image passes, so that a client which holds it adds nothing to the sum before it.
+
+    It alarms where the logits are the same for all images; a dead branch beside a live one is no harm.
+    """
+    spread = float((seen.logits - seen.logits[0]).abs().max())
+    same = spread <= 1e-6 * float(seen.logits.abs().max())
+    for before, after in pairwise(seen.flows):
+        weight = before.module.weight
+        empty = isinstance(weight, Tensor) and weight.count_nonzero() == 0
+        if after.largest_in == 0 and (before.largest_out < 0 or empty):
+            cause = "its weights are all zero" if empty else "its outputs are negative for every noise image"
+            effect = (
+                "the answer does not depend on the image, and no gradient reaches the layers before"
+                if same
+                else "its branch adds nothing"
+            )
+            yield Sign("dead-layer", before.name, f"{cause}: {effect}", alarming=same)
+
+
+def head_signs(name: str, weight: Tensor, bias: Tensor | None, logits: Tensor) -> Iterator[Sign]:
+    """A last layer, (classes, width), that silences most classes or lets a single one answer."""
+    if bias is not None:
+        spread = float(bias.detach().max() - bias.detach().min())
+        if spread > SATURATED:
+            why = f"its biases lie {spread:.0f} apart, which decides the answer before any image is seen"
+            yield Sign("exploding-biases", name, why, alarming=True)
+    classes = len(weight)
+    probabilities = logits.double().softmax(1)
+    silent = int(silent_labels(weight, probabilities).median())
+    if silent >= max(2, classes / 2):
+        why = f"images of {silent} of {classes} classes add nothing to the gradient, and leave the rest alone"
+        yield Sign("silent-classes", name, why, alarming=True)
+    if classes > 2 and (live := lone_row(weight)) is not None:
+        answer = probabilities[:, live]
+        decided = float((torch.minimum(answer, 1 - answer) < SILENT).float().mean())
+        if decided > 0.5:
+            why = (
+                f"only the row of class {live} is live and its answer is all or nothing for most noise images"
+            )
+            yield Sign("lone-row", name, why, alarming=True)
+
+
+def silent_labels(weight: Tensor, probabilities: Tensor) -> Tensor:
+    """For each sample, with how many labels it would send no gradient past the last layer, shape (B,).
+
+    The gradient at the layer's input is W^T (p - e_y) for label y.
+    """
+    scaled = weight.double() / weight.abs().max().clamp_min(torch.finfo(weight.dtype).tiny)
+    gram = scaled @ scaled.T
+    mixed = probabilities @ gram
+    squares = (mixed * probabilities).sum(1, keepdim=True) - 2 * mixed + gram.diagonal()
+    return (squares < SILENT**2 * squares.max()).sum(1)
+
+
+def lone_row(weight: Tensor) -> int | None:
+    """The one row, of (classes, width), that differs from all the others, which are alike."""
+    lengths = (weight - weight.median(0).values).norm(dim=1)
+    largest, second = lengths.topk(2).values
+    return int(lengths.argmax()) if second < 0.05 * largest else None

@@ -1,0 +1,111 @@
+"""Signs in the weights themselves: rows that repeat, biases that climb, columns that agree, copied pixels.
+
+Honest training gives every neuron a direction of its own. A layer made for linear leakage has one direction
+(or a few) in many rows, and a bias of its own for each.
+"""
+
+from collections.abc import Iterator
+
+from scipy import special
+from torch import Tensor, nn
+
+from glasshouse.vetting.layers import Layer, breadth, directions, weighted_layers
+from glasshouse.vetting.sign import Sign
+
+PARALLEL = 0.95
+"""Rows with at least this cosine, up to sign, count as one direction: noise of 20% stays above it."""
+
+GROUP = 8
+"""The fewest parallel rows worth a word."""
+
+BROAD = 2.0
+"""Rows that rest on fewer entries than this (pruned ones do) are parallel by chance."""
+
+
+def weight_signs(model: nn.Module) -> Iterator[Sign]:
+    """All signs that need nothing but the weights."""
+    layers = list(weighted_layers(model))
+    for layer in layers:
+        group = parallel_rows(layer.weight)
+        if len(group):
+            yield row_sign(layer, group)
+            yield from (
+                equal_columns(other, layer, group) for other in layers if _follows(other, layer, group)
+            )
+        yield from copied_pixels(layer)
+
+
+def parallel_rows(rows: Tensor) -> Tensor:
+    """Positions of the largest group of rows, of (n, d), with one direction up to sign; empty if small.
+
+    A group must be larger than the rows' number of dimensions explains: random rows with few entries are
+    often parallel.
+    """
+    wide = breadth(rows)
+    candidates = (wide >= BROAD).nonzero()[:, 0]
+    if len(candidates) < GROUP:
+        return candidates[:0]
+    units = directions(rows[candidates])
+    near = (units @ units.T).abs() > PARALLEL
+    counts = near.sum(1)
+    centre = int(counts.argmax())
+    members = candidates[near[centre]]
+    # In r dimensions a random direction lies this close to another with the probability of a beta tail.
+    chance = special.betainc((float(wide[members].median()) - 1) / 2, 0.5, 1 - PARALLEL**2)
+    return members if len(members) >= GROUP + 4 * len(candidates) * chance else members[:0]
+
+
+def row_sign(layer: Layer, group: Tensor) -> Sign:
+    """What a group of parallel rows means: a staircase where each has a threshold of its own."""
+    share = f"{len(group)} of {len(layer.weight)} rows have the same direction"
+    steps = 0 if layer.bias is None else _distinct(_thresholds(layer.weight[group], layer.bias[group]))
+    if steps < GROUP:
+        why = f"{share}, but without a bias of their own: they see the same and tell no samples apart"
+        return Sign("constant-block", layer.name, why, alarming=False)
+    why = (
+        f"{share} and {steps} different thresholds: they sort samples by one quantity into bins, and the "
+        "gradients of neighbouring rows differ by the samples of one bin"
+    )
+    return Sign("staircase", layer.name, why, alarming=True)
+
+
+def equal_columns(layer: Layer, before: Layer, group: Tensor) -> Sign:
+    """That the layer after a staircase treats its rows alike, which makes their gradients comparable."""
+    why = f"it weighs the {len(group)} repeated rows of {before.name} alike, so that their gradients compare"
+    return Sign("equal-columns", layer.name, why, alarming=False)
+
+
+def copied_pixels(layer: Layer) -> Iterator[Sign]:
+    """A convolution whose live filters copy one input value each: a slot that carries images on unchanged."""
+    if isinstance(layer.module, nn.Linear):
+        return
+    entries = layer.weight.count_nonzero(1)
+    live = layer.weight[entries > 0]
+    if len(live) and int(entries.max()) == 1 and _distinct(live[live != 0]) == 1:
+        silent = len(entries) - len(live)
+        why = f"{len(live)} filters copy a single input value and {silent} are zero: images pass unchanged"
+        yield Sign("identity-convolution", layer.name, why, alarming=False)
+
+
+def _follows(layer: Layer, before: Layer, group: Tensor) -> bool:
+    """Whether `layer` takes the outputs of `before` and has one direction for the columns of `group`."""
+    if layer is before or layer.weight.shape[1] != len(before.weight):
+        return False
+    units = directions(layer.weight[:, group].T)
+    return bool(((units @ units.T).abs() > PARALLEL).float().mean() > 0.5)
+
+
+def _thresholds(rows: Tensor, biases: Tensor) -> Tensor:
+    """Where each row's neuron switches on, along the rows' common direction."""
+    largest = rows.abs().amax(1)
+    lengths = largest * (rows / largest[:, None]).norm(dim=1)
+    signs = (directions(rows) @ directions(rows)[0]).sign()
+    thresholds: Tensor = -biases.double() / lengths.double() * signs
+    return thresholds
+
+
+def _distinct(values: Tensor) -> int:
+    """How many values differ by more than rounding."""
+    ordered = values.double().sort().values
+    step = 1e-6 * float(ordered.abs().max())
+    return 1 + int((ordered.diff() > step).sum())

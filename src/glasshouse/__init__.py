@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from glasshouse.data.images import Images as Images
     from glasshouse.errors import BadInput as BadInput
     from glasshouse.findings import Finding as Finding
+    from glasshouse.vetting.sign import Sign as Sign
+    from glasshouse.vetting.vet import Vetting as Vetting
+    from glasshouse.vetting.vet import vet as vet
 
 _PLACES = {
     "audit": "glasshouse.auditing.run",
@@ -18,6 +21,9 @@ _PLACES = {
     "Images": "glasshouse.data.images",
     "BadInput": "glasshouse.errors",
     "Finding": "glasshouse.findings",
+    "Sign": "glasshouse.vetting.sign",
+    "Vetting": "glasshouse.vetting.vet",
+    "vet": "glasshouse.vetting.vet",
 }
 
 

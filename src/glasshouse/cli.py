@@ -148,6 +148,56 @@ def study(
     typer.echo(results.folder)
 
 
+@app.command()
+def vet(
+    weights: Annotated[Path, typer.Argument(help="The received weights: .safetensors or .pt.")],
+    model: Annotated[str, typer.Option(help="Name of the zoo or package.module:factory.")],
+    data: Annotated[
+        str | None, typer.Option(help="Data that the model is for, which give shape and classes.")
+    ] = None,
+    shape: Annotated[str | None, typer.Option(help="Or the shape of an image, like 1x28x28.")] = None,
+    classes: Annotated[int, typer.Option(help="Number of classes, with --shape.")] = 10,
+    before: Annotated[
+        list[Path] | None, typer.Option(help="Weights of an earlier round; repeat it, oldest first.")
+    ] = None,
+    peer_digest: Annotated[
+        list[str] | None, typer.Option(help="Digest that another client got for this round; repeat it.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the noise to try; from the weights by default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The verdict for machines.")] = False,
+) -> None:
+    """Is this received model crafted to leak? Exit code 0: it looks honest; 1: it does not.
+
+    Examples:
+
+        glasshouse vet received.safetensors --model cnn --data cifar10
+
+        glasshouse vet now.pt --model mlp --shape 1x28x28 --classes 10 --before last.pt
+    """
+    from glasshouse.vetting.files import read_shape, verdict, vet_file
+
+    if (data is None) == (shape is None):
+        raise BadInput("give either --data or --shape, so that the model can be built")
+    if data is not None:
+        from glasshouse.data.sources import load
+
+        images = load(data).train
+        size, classes = images.shape, images.classes
+    else:
+        size = read_shape(str(shape))
+    vetting = vet_file(weights, model, size, classes, before=before or (), peers=peer_digest or (), seed=seed)
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        typer.echo(json.dumps(asdict(vetting), indent=2))
+    else:
+        typer.echo(verdict(vetting))
+    raise typer.Exit(1 if vetting.crafted else 0)
+
+
 @app.command("list")
 def list_names(
     kind: Annotated[str, typer.Argument(help="attacks, defences, models, data, strategies or studies.")],

@@ -39,7 +39,7 @@ DRIFT = 1.0
 """How far local steps may move a threshold, in bins."""
 TINY = 1e-12
 """What stands in for a measured zero."""
-LOUD = 20.0
+LOUD = 5.0
 """How far above the empty bins a bin must stand to count as occupied."""
 
 
@@ -101,12 +101,12 @@ class Imprint:
     def read(self, access: ServerAccess, sent: Tensor, delivery: Delivery) -> tuple[Tensor, Tensor]:
         """What each bin's samples add to the update: weighted inputs, shape (k, d), and weights, (k,)."""
         recipe, sizes = access.protocol.recipe, access.sizes
-        decayed = sum(
-            sizes[client] / delivery.samples * _decay(recipe, sizes[client]) for client in delivery.clients
-        )
-        named = access.protocol.layout.named(delivery.mean.double() + decayed * sent.double())
-        signs = self.bins.signs
-        return bin_sums(named[f"{self.place}.weight"] * signs[:, None], named[f"{self.place}.bias"] * signs)
+        shares = {client: sizes[client] / delivery.samples for client in delivery.clients}
+        decayed = sum(share * _decay(recipe, sizes[client]) for client, share in shares.items())
+        moved, start = (access.protocol.layout.named(vector) for vector in (delivery.mean, sent))
+        names = (f"{self.place}.weight", f"{self.place}.bias")
+        weight, bias = (moved[name].double() + decayed * start[name].double() for name in names)
+        return bin_sums(weight * self.bins.signs[:, None], bias * self.bins.signs)
 
 
 def check_bins(attack: str, bins: int, law: str) -> None:
@@ -172,9 +172,9 @@ def craft(
 def noise_level(readings: Tensor, samples: int) -> float:
     """The size of a reading, one of each bin, shape (k,), that `samples` samples leave to empty bins.
 
-    Of k bins a share of about (1 - 1/k)^samples is empty; this is the middle of their readings.
+    Of k bins a share of about (1 - 1/k)^samples is empty; nine in ten of them read less than this.
     """
-    return float(readings.abs().quantile((1 - 1 / len(readings)) ** samples / 2))
+    return float(readings.abs().quantile(0.9 * (1 - 1 / len(readings)) ** samples))
 
 
 def occupied(readings: Tensor, samples: int) -> Tensor:

@@ -2,9 +2,9 @@
 
 A linear layer whose rows all measure the same feature h(x) = v . x, each against a threshold of its own,
 sorts its inputs into bins: row l is active for the samples with h(x) above its threshold. If the layer after
-it treats all rows alike, a sample adds the same weight w to the gradient of each active row: w to its bias, w x
-to its weights. So neighbouring rows differ by the samples whose feature lies between their thresholds, and a
-sample alone in its bin is the quotient of the two differences.
+it treats all rows alike, a sample adds the same loss weight w to the gradient of each active row: w to its
+bias, w x to its weights. So neighbouring rows differ by the samples whose feature lies between their
+thresholds, and a sample alone in its bin is the quotient of the two differences.
 """
 
 from typing import Literal
@@ -34,7 +34,7 @@ def thresholds(feature: Tensor, count: int, law: Law = "empirical") -> Tensor:
         middle = np.median(values)
         cut = stats.laplace.ppf(shares, middle, np.abs(values - middle).mean())
     spread = max(float(np.ptp(values)), np.finfo(np.float32).tiny)
-    cut[0] = min(float(values.min()), cut[1] if count > 1 else np.inf) - spread
+    cut[0] = float(np.min([values.min(), *cut[1:2]])) - spread
     return torch.from_numpy(cut)
 
 
@@ -50,5 +50,5 @@ def bin_sums(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def quotients(sums: Tensor, weights: Tensor) -> Tensor:
-    """The input of each bin's sample, shape (k, d), as if there were just one; a bin's weight must not be 0."""
+    """The input of each bin's sample, shape (k, d), as if it were alone there; no weight may be zero."""
     return sums / weights[:, None]

@@ -1,0 +1,101 @@
+"""Scale-MIA: a whole global batch from the sum of the updates, with no change of the network (Shi et al.).
+
+Offline the server trains the network's encoder together with a decoder to reproduce auxiliary images, and
+turns the first linear layers into a sorting machine for latents. Online it sends this model, reads latents
+from the sum of the updates, and decodes them.
+"""
+
+import dataclasses
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glasshouse.access import BlindServerAccess, Protocol
+from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
+from glasshouse.attacks.crafted.crafting import Crafted, craft
+from glasshouse.attacks.crafted.cut import find_cut
+from glasshouse.attacks.crafted.leakage import Law
+from glasshouse.attacks.crafted.peeling import suggested_directions
+from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, make_surrogate
+from glasshouse.errors import BadInput
+from glasshouse.federation.updates import Delivery
+
+MOST_DIRECTIONS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleMIA(Attack):
+    """Scale-MIA as published: one direction, the latents' brightness, and a normal law for its quantiles.
+
+    The autoencoder is trained for `steps` of `batch_size` images; `directions` 0 means as many as find most.
+    """
+
+    steps: int = 12000
+    batch_size: int = 64
+    lr: float = 3e-3
+    directions: int = 1
+    law: Law = "normal"
+    family = "reconstruction"
+    needs = (BlindServerAccess,)
+    told = ("auxiliary",)
+
+    def __post_init__(self) -> None:
+        for key, least, most in (
+            ("steps", 1, 10**7),
+            ("batch_size", 2, 10**5),
+            ("directions", 0, MOST_DIRECTIONS),
+        ):
+            if not least <= getattr(self, key) <= most:
+                raise BadInput(
+                    f"scale-mia {key} = {getattr(self, key)} is out of range; it must lie in {least}..{most}"
+                )
+        if not 0 < self.lr < 1:
+            raise BadInput(f"scale-mia lr = {self.lr} is out of range; it must lie in (0, 1)")
+        if self.law not in Law.__args__:  # type: ignore[attr-defined]
+            raise BadInput(f"scale-mia law = {self.law!r} is unknown; use normal, laplace or empirical")
+
+    def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
+        assert knowledge.auxiliary is not None
+        began = time.perf_counter()
+        surrogate = self.prepare(access, knowledge.auxiliary.x, rng)
+        crafted = self.craft(surrogate, access, rng)
+        offline = time.perf_counter() - began
+        delivery = access.exchange(crafted.vector, range(len(access.sizes)))
+        return dataclasses.replace(self.rebuild(crafted, delivery), offline=round(offline, 3))
+
+    def prepare(self, access: BlindServerAccess, x: Tensor, rng: torch.Generator) -> Surrogate:
+        """The offline phase, once for all rounds: an autoencoder of the images `x`, shape (N, C, H, W)."""
+        schooling = Schooling(steps=self.steps, batch_size=self.batch_size, lr=self.lr)
+        return make_surrogate(access.protocol, find_cut(access.protocol), access.current, x, schooling, rng)
+
+    def craft(self, surrogate: Surrogate, access: BlindServerAccess, rng: torch.Generator) -> Crafted:
+        """The model to send to all clients of `access`."""
+        _check_optimiser(access.protocol)
+        rows = access.protocol.architecture.get_submodule(surrogate.cut.linear[0])
+        assert isinstance(rows, nn.Linear)
+        directions = self.directions or suggested_directions(sum(access.sizes), rows.out_features)
+        return craft(surrogate, access, directions, self.law, rng)
+
+    def rebuild(self, crafted: Crafted, delivery: Delivery) -> Reconstructions:
+        """The online phase: images from what the channel delivered."""
+        began = time.perf_counter()
+        latents = crafted.latents(delivery)
+        images = crafted.surrogate.decode(latents[: delivery.samples])
+        return Reconstructions(images, delivery.clients, 0.0, round(time.perf_counter() - began, 4))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeeledScaleMIA(ScaleMIA):
+    """Scale-MIA with collisions resolved: a lone sample of one direction is taken out of its other bins."""
+
+    directions: int = 0
+    law: Law = "empirical"
+
+
+def _check_optimiser(protocol: Protocol) -> None:
+    if protocol.recipe.optimiser != "sgd":
+        raise CannotRun(
+            f"{protocol.recipe.optimiser} rescales each entry, so updates do not add up like gradients"
+        )

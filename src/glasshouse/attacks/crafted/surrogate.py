@@ -1,0 +1,176 @@
+"""The surrogate autoencoder: the network's own encoder, and a decoder that turns latents back into images."""
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glasshouse.access import Protocol
+from glasshouse.attacks.crafted.cut import Cut, encoder
+from glasshouse.learning.cpu import channels_last, laid_out
+from glasshouse.learning.layout import read_vector
+from glasshouse.learning.seeds import numpy_from
+
+MOST_LATENTS = 10_000
+"""As many auxiliary images are encoded to learn how latents are distributed."""
+
+CHUNK = 256
+"""Images that are encoded or decoded at once: as many as fit into a CPU's cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schooling:
+    """How the autoencoder is trained: Adam steps on batches, the learning rate rising to `lr` and falling."""
+
+    steps: int
+    batch_size: int
+    lr: float
+    warm_up: float = 0.2
+
+
+class Decoder(nn.Module):
+    """Latents (N, d), of one-image shape `latent`, to images (N, C, H, W) in (0, 1).
+
+    Latents that are vectors are first spread over a small grid. Transposed convolutions then double the size
+    until it is the image's, with widths that halve down to 12.
+    """
+
+    def __init__(self, latent: tuple[int, ...], shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        side = latent[1] if len(latent) == 3 else 4
+        sizes = _sizes(side, shape)
+        layers: list[nn.Module] = []
+        if len(latent) == 1:
+            grid = (128, -(-sizes[0][0] // 2), -(-sizes[0][1] // 2))
+            layers = [nn.Linear(latent[0], math.prod(grid)), nn.ReLU()]
+            latent = grid
+        layers.append(nn.Unflatten(1, latent))
+        width = latent[0]
+        for size in sizes[:-1]:
+            narrower = max(12, min(width // 2, 128))
+            layers += [_Doubling(width, narrower, size), nn.ReLU()]
+            width = narrower
+        self.layers = nn.Sequential(*layers, _Doubling(width, shape[0], sizes[-1]), nn.Sigmoid())
+
+    def forward(self, latents: Tensor) -> Tensor:
+        """(N, d) to (N, C, H, W)."""
+        images: Tensor = self.layers(latents)
+        return images
+
+
+class _Doubling(nn.Module):
+    """A transposed convolution that doubles the size, stretched to `size` where that is not the double."""
+
+    def __init__(self, inputs: int, outputs: int, size: tuple[int, int]) -> None:
+        super().__init__()
+        self.convolution = nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1)
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.convolution(x)
+        return x if x.shape[2:] == self.size else F.interpolate(x, self.size, mode="bilinear")
+
+
+def _sizes(side: int, shape: tuple[int, int, int]) -> list[tuple[int, int]]:
+    """The sizes on the way from a grid of `side` to the image: each about the double of the one before."""
+    sizes = [(shape[1], shape[2])]
+    while sizes[0][0] > 2 * side + 1:
+        sizes.insert(0, (-(-sizes[0][0] // 2), -(-sizes[0][1] // 2)))
+    return sizes
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """A trained autoencoder: the model with its encoder, (P,), its decoder, and auxiliary latents, (N, d).
+
+    `rectified` says that latents come out of a ReLU. Where the latent is the image itself there is nothing to
+    decode.
+    """
+
+    cut: Cut
+    vector: Tensor
+    decoder: nn.Module | None
+    latents: Tensor
+    shape: tuple[int, int, int]
+
+    @property
+    def rectified(self) -> bool:
+        """Whether latents have exact zeros and nothing below."""
+        return bool((self.latents >= 0).all() and (self.latents == 0).double().mean() > 0.01)
+
+    def decode(self, latents: Tensor) -> Tensor:
+        """Images (n, C, H, W) in [0, 1] from latents (n, d)."""
+        if self.decoder is None or not len(latents):
+            return latents.reshape(-1, *self.shape).clamp(0, 1)
+        with all_cores():
+            return in_chunks(self.decoder, latents).contiguous()
+
+
+def make_surrogate(
+    protocol: Protocol, cut: Cut, current: Tensor, x: Tensor, schooling: Schooling, rng: torch.Generator
+) -> Surrogate:
+    """Train the encoder of the protocol's network and a decoder to give back the images `x`."""
+    network = laid_out(deepcopy(protocol.architecture)).train()
+    encode = encoder(network, cut)
+    head = {f"{name}.{part}" for name in cut.linear for part in ("weight", "bias")}
+    parameters = [parameter for name, parameter in network.named_parameters() if name not in head]
+    decoder: nn.Module | None = None
+    if parameters:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)))
+            decoder = Decoder(cut.latent, protocol.shape)
+        train_surrogate(parameters, encode, decoder, x, schooling, rng)
+        decoder.eval()
+    with all_cores():
+        latents = in_chunks(encode, x[:MOST_LATENTS])
+    return Surrogate(cut, read_vector(network), decoder, latents, protocol.shape)
+
+
+def train_surrogate(
+    parameters: list[nn.Parameter],
+    encode: Callable[[Tensor], Tensor],
+    decoder: nn.Module,
+    x: Tensor,
+    schooling: Schooling,
+    rng: torch.Generator,
+) -> None:
+    """Train encoder and decoder together to give back the images `x`, shape (N, C, H, W)."""
+    trained = [*parameters, *decoder.parameters()]
+    optimiser = torch.optim.Adam(trained, schooling.lr, weight_decay=1e-5, fused=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, schooling.lr, total_steps=schooling.steps, pct_start=schooling.warm_up
+    )
+    draws = numpy_from(rng)
+    with all_cores():
+        for _ in range(schooling.steps):
+            chosen = torch.from_numpy(draws.integers(len(x), size=min(schooling.batch_size, len(x))))
+            batch = channels_last(x[chosen])
+            loss = F.mse_loss(decoder(encode(batch)), batch)
+            optimiser.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(trained, 1.0)
+            optimiser.step()
+            schedule.step()
+
+
+@torch.no_grad()
+def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """`function` of all of `x`, a few images at a time."""
+    return torch.cat([function(chunk) for chunk in x.split(CHUNK)])
+
+
+@contextmanager
+def all_cores() -> Iterator[None]:
+    """Let torch use all cores for a while: nothing else runs beside an attack's preparations."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(os.cpu_count() or 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,6 +1,5 @@
 """Secure aggregation as a channel: the server learns the sum of the clients' quantised updates."""
 
-import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -11,12 +10,12 @@ import torch
 
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels.channel import Channel, RoundFailed
+from glasshouse.federation.channels.dropouts import check_dropouts, draw_dropouts
 from glasshouse.federation.secagg.client import Client
 from glasshouse.federation.secagg.messages import Terms, needed
 from glasshouse.federation.secagg.ring import Ring, narrow_clients
 from glasshouse.federation.secagg.server import Server
 from glasshouse.federation.updates import Delivery, Update
-from glasshouse.learning.seeds import numpy_rng
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +47,7 @@ class Secure(Channel):
         Ring(clip=self.clip, bits=self.bits, clients=2)
         if not 0.5 < self.threshold <= 1:
             raise BadInput(f"threshold = {self.threshold} is out of range; it must lie in (0.5, 1]")
-        for name in ("dropout_before", "dropout_after"):
-            if not 0 <= getattr(self, name) < 1:
-                raise BadInput(f"{name} = {getattr(self, name)} is out of range; it must lie in [0, 1)")
-        if self.dropout_before + self.dropout_after >= 1:
-            raise BadInput(
-                f"dropout_before = {self.dropout_before} and dropout_after = {self.dropout_after} "
-                "leave no client; their sum must be below 1"
-            )
+        check_dropouts(self.dropout_before, self.dropout_after)
 
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
         if len(updates) < 2:
@@ -101,7 +93,4 @@ class Secure(Channel):
 
     def _dropouts(self, clients: Sequence[int], seed: int) -> tuple[set[int], set[int]]:
         """Who vanishes before sending its masked vector, and who after."""
-        order = [int(client) for client in numpy_rng(seed, "drop-outs").permutation(clients)]
-        before = math.floor(self.dropout_before * len(order) + 0.5)
-        after = math.floor(self.dropout_after * len(order) + 0.5)
-        return set(order[:before]), set(order[before : before + after])
+        return draw_dropouts(clients, self.dropout_before, self.dropout_after, seed)

@@ -148,15 +148,15 @@ def test_the_gallery_shows_the_best_the_median_and_the_worst_beside_their_origin
         assert (tmp_path / best[key]).is_file()
     one, other = (np.asarray(Image.open(tmp_path / best[key])) for key in ("original", "result"))
     assert np.array_equal(one, other)
-    assert [entry["note"] for entry in entries] == [
-        "recovered" if value >= 18 else "not recovered" for value in values
-    ]
+    for value, entry in zip(values, entries):
+        said = "recovered: 18 dB or more" if value >= 18 else "not recovered: below 18 dB"
+        assert entry["note"] == said
 
 
 def test_the_gallery_counts_samples_for_which_nothing_was_returned(tmp_path):
     entries = shown(images_of(0, 1, 2)[:20], tmp_path)
-    assert [entry["note"] for entry in entries[:3]] == ["recovered"] * 3
-    assert {entry["note"] for entry in entries[3:]} == {"nothing was returned; grey stands in"}
+    assert [entry["note"] for entry in entries[:3]] == ["recovered: 18 dB or more"] * 3
+    assert {entry["note"] for entry in entries[3:]} == {"nothing was returned for it; grey stands in"}
     grey = np.asarray(Image.open(tmp_path / entries[-1]["result"]))
     assert (grey == 128).all()
 

@@ -52,8 +52,10 @@ def _(evidence: Reconstructions, truth: Truth, folder: Path, stem: str) -> list[
     made = match(originals, evidence.x)
     entries = []
     for position, rank in ranked(made.psnr).items():
-        note = "recovered" if made.psnr[position] >= RECOVERED else "not recovered"
-        note = note if made.returned[position] else "nothing was returned; grey stands in"
+        success = made.psnr[position] >= RECOVERED
+        note = f"recovered: {RECOVERED:g} dB or more" if success else f"not recovered: below {RECOVERED:g} dB"
+        if not made.returned[position]:
+            note = "nothing was returned for it; grey stands in"
         paths = _saved(originals[position], made.guess[position], folder, f"{stem}-{position}")
         entries.append({"caption": f"{made.psnr[position]:.1f} dB, {rank}", "note": note} | paths)
     return entries

@@ -1,6 +1,6 @@
 """Each adversary's answer, and the whole in a sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from glasshouse.report.measure import (
@@ -12,17 +12,23 @@ from glasshouse.report.measure import (
     undefended,
     varying,
 )
-from glasshouse.report.spelling import listed
-from glasshouse.report.words import Adversary, adversary_words, family_words, metric_words
+from glasshouse.report.spelling import listed, of_hundred
+from glasshouse.report.words import VETTING, Adversary, adversary_words, family_words, metric_words
 
 
 @dataclass(frozen=True)
 class Line:
-    """One attack in a card: its leading metric and the others."""
+    """One attack in a card: its leading metric, the others, and what is worth knowing beside them.
+
+    `remark` is what was noted about the leading metric; `vetting` what a client could have noticed.
+    """
 
     name: str
     lead: Measure
     others: tuple[Measure, ...]
+    beside: tuple[Measure, ...] = ()
+    remark: str = ""
+    vetting: Measure | None = None
 
 
 @dataclass(frozen=True)
@@ -48,11 +54,15 @@ def cards(measures: Sequence[Measure]) -> list[Card]:
     """A card for each adversary that was tried, from the least access to the most."""
     made = []
     for name in ordered_adversaries(measures):
-        mine = [m for m in measures if m.row.adversary == name and leaks(m)]
-        defence = undefended(mine)
-        mine = [m for m in mine if (m.row.defence or "none") == defence]
+        told = [m for m in measures if m.row.adversary == name]
+        defence = undefended([m for m in told if leaks(m)])
+        told = [m for m in told if (m.row.defence or "none") == defence]
+        beside = by_attack([m for m in told if not leaks(m)])
+        mine = [m for m in told if leaks(m)]
         families = dict.fromkeys(m.row.family for m in mine)
-        answers = tuple(_answer(family, [m for m in mine if m.row.family == family]) for family in families)
+        answers = tuple(
+            _answer(family, [m for m in mine if m.row.family == family], beside) for family in families
+        )
         made.append(Card(name, adversary_words(name), defence, answers))
     return made
 
@@ -75,8 +85,27 @@ def overall(made: Sequence[Card]) -> str:
     )
 
 
-def _answer(family: str, measures: list[Measure]) -> Answer:
-    attacks = list(by_attack(measures).values())
+def noticed(vetting: Measure) -> str:
+    """Whether a client that vets what it receives would have noticed."""
+    if vetting.value is None:
+        return f"Not known: {vetting.reason}."
+    word = {0.0: "No", 1.0: "Yes"}.get(vetting.value, "In part")
+    if vetting.n == 1:
+        found = "flags" if vetting.value else "finds nothing in"
+        return f"{word}: glasshouse vet {found} the model it sent."
+    if not vetting.n:
+        return f"{word}: glasshouse vet flags {of_hundred(vetting.value)} models it sent."
+    flagged = round(vetting.value * vetting.n)
+    count = {0: f"none of the {vetting.n}", vetting.n: f"all {vetting.n}"}
+    shown = count.get(flagged, f"{flagged} of the {vetting.n}")
+    return f"{word}: glasshouse vet flags {shown} models it sent."
+
+
+def _answer(
+    family: str, measures: list[Measure], beside: Mapping[tuple[object, ...], list[Measure]]
+) -> Answer:
+    groups = by_attack(measures)
+    attacks = list(groups.values())
     heads = [next(m for m in mine if m.row.metric == headline(mine)) for mine in attacks]
     main = [m for m in measures if not metric_words(m.row.metric).detail]
     # A headline that shows nothing must not hide another metric of the same attacks that does.
@@ -84,14 +113,26 @@ def _answer(family: str, measures: list[Measure]) -> Answer:
     told = [m for m in heads if m.value is not None]
     lead = max(found or [m for m in told if not _mute(m)] or told or heads, key=_reach)
     lines = []
-    for head, mine in zip(heads, attacks):
+    for head, (key, mine) in zip(heads, groups.items()):
         name = " · ".join([head.row.attack or family, *varying(measures, head.row)])
         shown = [m for m in mine if m is not head and (m in main or m is lead)]
-        lines.append((lead not in mine, Line(name, head, tuple(shown))))
+        further = beside.get(key, [])
+        plain = tuple(m for m in further if not metric_words(m.row.metric).detail)
+        vetting = next(iter(beside.get((VETTING, *key[1:]), [])), None)
+        remark = _remark(head, [*mine, *further])
+        lines.append((lead not in mine, Line(name, head, tuple(shown), plain, remark, vetting)))
     # The attack that leads comes first, the others after it, the strongest first.
     lines.sort(key=lambda line: _reach(line[1].lead), reverse=True)
     lines.sort(key=lambda line: line[0])
     return Answer(family, lead, tuple(line for _, line in lines))
+
+
+def _remark(head: Measure, measures: Sequence[Measure]) -> str:
+    """What was noted about the leading metric alone: what an attack was given stands in all its rows."""
+    if head.value is None or len(measures) == 1:
+        return ""
+    noted = [one for one in head.row.assumes if any(one not in m.row.assumes for m in measures)]
+    return "; ".join(noted)
 
 
 def _leaking(measures: Sequence[Measure]) -> list[Measure]:

@@ -6,7 +6,7 @@ from glasshouse.report.measure import Measure, leaks
 from glasshouse.report.run import Run
 from glasshouse.report.spelling import listed
 from glasshouse.report.table import Cell, Column, Table, text_cell
-from glasshouse.report.words import NOT_RUN, metric_words
+from glasshouse.report.words import NOT_RUN, VETTING, metric_words
 
 FEW = 100  # below this many cases a rate moves by more than a few points from one sample to the next
 
@@ -119,7 +119,7 @@ def _given(measures: Sequence[Measure]) -> dict[tuple[str, str, str], tuple[str,
     """
     runs: dict[tuple[str, str, str], list[Measure]] = {}
     for m in measures:
-        if m.row.attack and m.value is not None:
+        if m.row.attack and m.value is not None and m.row.family != VETTING:
             runs.setdefault(_attack_run(m), []).append(m)
     given = {}
     for key, mine in runs.items():

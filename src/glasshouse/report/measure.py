@@ -67,7 +67,7 @@ class Measure:
     @property
     def caution(self) -> str:
         """What the verdict alone would hide; usually nothing."""
-        if self.judged == "below":
+        if self.judged == "below" and family_words(self.row.family).turns_round:
             return (
                 "The attack did worse than a blind guess. That is no comfort: turned round, "
                 "the same rule could do better than one."

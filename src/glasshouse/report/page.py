@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from glasshouse.report import figures, words
-from glasshouse.report.answers import Card, cards, overall
+from glasshouse.report.answers import Card, cards, noticed, overall
 from glasshouse.report.caveats import assumptions_table, caveats
 from glasshouse.report.drawing import Drawings
 from glasshouse.report.measure import Measure, pooled
@@ -86,7 +86,11 @@ def render(template: str, **content: Any) -> str:
     environment.filters["anchor"] = lambda name: slug("adversary", name)
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
     environment.globals.update(
-        scale=lambda span: Scale(*span), words=words, style=_asset("page.css"), script=_asset("page.js")
+        scale=lambda span: Scale(*span),
+        words=words,
+        noticed=noticed,
+        style=_asset("page.css"),
+        script=_asset("page.js"),
     )
     return environment.get_template(template).render(**content)
 
@@ -111,7 +115,7 @@ def _page(run: Run, drawings: Drawings) -> dict[str, Any]:
         "remains": remains_table(trades),
         "rocs": roc_section(run, drawings, colours),
         "trainings": training_panels(run, drawings, colours),
-        "gallery": [_exhibit(run.folder, exhibit) for exhibit in run.curves.gallery],
+        "gallery": _gallery(run),
         "findings": findings_table(run.rows, [pooled([row])[0] for row in run.rows]),
         "caveats": caveats(run, measures),
         "assumptions": assumptions_table(measures),
@@ -153,6 +157,17 @@ def _title(run: Run, studied: bool) -> str:
 def _untried(adversaries: Sequence[Card]) -> list[str]:
     tried = {card.name for card in adversaries}
     return [entry.label.lower() for name, entry in words.ADVERSARIES.items() if name not in tried]
+
+
+def _gallery(run: Run) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The pictures of each attack, under its name, its adversary's and its defence's."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for exhibit in run.curves.gallery:
+        who = words.adversary_words(exhibit.adversary).label if exhibit.adversary else ""
+        under = "" if exhibit.defence == "none" else words.defence_words(exhibit.defence)
+        title = ", ".join(filter(None, (exhibit.attack, who.lower(), under)))
+        groups.setdefault(title, []).append(_exhibit(run.folder, exhibit))
+    return list(groups.items())
 
 
 def _exhibit(folder: Path, exhibit: Exhibit) -> dict[str, Any]:

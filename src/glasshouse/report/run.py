@@ -52,6 +52,7 @@ class Exhibit(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     cell: str | None = None
+    adversary: str = ""
     attack: str = ""
     defence: str = "none"
     caption: str = ""

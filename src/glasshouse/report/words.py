@@ -11,6 +11,7 @@ from glasshouse.defences import split_defences
 
 Direction = Literal["high", "low", "none"]
 NOT_RUN = "not-applicable"  # the metric of an attack that could not run
+VETTING = "vetting"  # the family of what a client could have noticed
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Metric:
 class Family:
     """What a kind of attack is after, which metric leads, and how its verdicts are worded.
 
-    `judges` says what a question is about, one and many of them.
+    `judges` says what a question is about, one and many of them. Where answers are yes or no, or ranks, they
+    can be turned round: an attack that does worse than a blind guess has found something.
     """
 
     label: str
@@ -46,6 +48,7 @@ class Family:
     found: str = "leaks"
     not_found: str = "no leak found"
     judges: tuple[str, str] = ("record", "records")
+    turns_round: bool = True
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,12 @@ ADVERSARIES = {
         "The same server behind secure aggregation: no single update reaches it.",
         "Reads, round by round, the model it sent and the sum of the updates.",
     ),
+    "blind crafting server": Adversary(
+        "Blind crafting server",
+        "A server that sends a model it has tampered with, and sees only the sum of what comes back,",
+        "A server that does not keep to the protocol, behind secure aggregation that does its part.",
+        "Chooses the parameters it sends, and reads the sum of the updates.",
+    ),
     "crafting server": Adversary(
         "Crafting server",
         "A server that sends a model it has tampered with",
@@ -103,8 +112,9 @@ FAMILIES = {
     "source": Family("Source", "Which client held this record?", "source-accuracy"),
     "labels": Family("Labels", "Which classes do the clients hold, and how many of each?", "label-overlap"),
     "reconstruction": Family(
-        "Reconstruction", "What do the private images look like?", "success-rate", "leaks", "no leak found"
+        "Reconstruction", "Can the server rebuild training images?", "recovery-rate", turns_round=False
     ),
+    VETTING: Family("Vetting", "Would a client have noticed?", "vet-alarm"),
     "evasion": Family(
         "Evasion",
         "Can changed images fool the model?",
@@ -123,6 +133,11 @@ def _lopsided(members: int) -> Metric:
         "always saying member would be right in {chance}",
         detail=True,
     )
+
+
+def _seconds(phase: str, says: str) -> Metric:
+    """How long a phase of an attack takes."""
+    return Metric(phase, says, leaks="none", span=None, unit="s")
 
 
 METRICS = {
@@ -211,17 +226,32 @@ METRICS = {
         leaks="low",
     ),
     "clean-accuracy": Metric("clean accuracy", "leaves {value} right without an attack", leaks="none"),
-    "success-rate": Metric(
-        "success rate",
-        "rebuilds {value} private images closely enough to count as a success",
-        "a blind guess would rebuild {chance}",
+    "recovery-rate": Metric(
+        "recovery rate",
+        "rebuilds {value} training images closely enough to count (18 dB or more)",
+        "the most similar image it had before would do for {chance}",
     ),
     "psnr": Metric(
         "PSNR",
-        "rebuilds private images with a peak signal-to-noise ratio of {raw}",
-        "a blind guess would reach {chance}",
+        "comes as near to the training images as a mean signal-to-noise ratio of {raw}",
+        "the most similar images it had before reach {chance}",
         span=None,
         unit="dB",
+    ),
+    "ssim": Metric(
+        "SSIM",
+        "returns images with a mean structural similarity of {raw} to the training images",
+        "the most similar images it had before reach {chance}",
+        span=None,
+        detail=True,
+    ),
+    "psnr-of-recovered": Metric(
+        "PSNR of recovered", "rebuilds those with {raw}", leaks="none", span=None, unit="dB"
+    ),
+    "offline-seconds": _seconds("preparation", "prepares the attack in {raw}"),
+    "online-seconds": _seconds("reconstruction", "rebuilds the images in {raw}"),
+    "vet-alarm": Metric(
+        "flagged by vet", "sends models of which a vetting client flags {value}", leaks="none"
     ),
 }
 

@@ -1,0 +1,130 @@
+from pathlib import Path
+
+import pytest
+from report_runs import (
+    Balanced,
+    a_rebuilt_run,
+    a_row,
+    measured,
+    page_of,
+    reconstruction_rows,
+    text_of,
+)
+
+from glasshouse.access import Access
+from glasshouse.findings import from_row
+from glasshouse.report import write_report
+from glasshouse.report.answers import Answer, cards, noticed
+from glasshouse.report.caveats import assumptions_table
+from glasshouse.report.measure import pooled
+from glasshouse.report.tradeoff import tradeoffs
+from glasshouse.report.words import ADVERSARIES
+
+
+@pytest.fixture(scope="module")
+def rebuilt(tmp_path_factory) -> str:
+    return write_report(a_rebuilt_run(tmp_path_factory.mktemp("run"))).read_text()
+
+
+def a_rate(**changes):
+    there = {"family": "reconstruction", "adversary": "blind crafting server", "attack": "scale-mia"}
+    return a_row(**there | {"metric": "recovery-rate", "chance": 0.03, "n": 256} | changes)
+
+
+def the_answer(*rows) -> Answer:
+    """The only answer on the only card."""
+    ((answer,),) = [card.answers for card in cards(pooled(map(from_row, rows)))]
+    return answer
+
+
+def test_every_adversary_that_can_be_granted_access_has_words() -> None:
+    kinds = Access.__subclasses__()
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    assert {kind.adversary for kind in kinds} == set(ADVERSARIES)
+
+
+def test_the_recovery_rate_leads_with_what_similar_images_would_do(tmp_path: Path) -> None:
+    text = page_of(tmp_path, a_rate(value=0.94, low=0.91, high=0.96))
+    assert "Can the server rebuild training images?" in text
+    assert "rebuilds 94 of 100 training images" in text
+    assert "the most similar image it had before would do for 3." in text
+
+
+def test_reconstructions_are_weighed_against_accuracy_by_their_recovery_rate() -> None:
+    made = [t for t in tradeoffs(pooled(map(from_row, reconstruction_rows()))) if t.attack == "scale-mia"]
+    assert [point.leak.row.metric for point in made[0].points] == ["recovery-rate"] * 5
+    assert made[0].points[0].leak.judged == "leak"
+    assert made[0].points[-1].leak.judged == "below"
+
+
+def test_a_reconstruction_worse_than_a_guess_cannot_be_turned_round() -> None:
+    below = {"value": 0.0, "low": 0.0, "high": 0.01, "chance": 0.03}
+    assert measured(**a_rate(**below)).caution == ""
+    assert "turned round" in measured(value=0.3, low=0.2, high=0.4).caution
+
+
+def test_sharp_images_of_the_few_that_were_recovered_are_no_leak_of_their_own() -> None:
+    none = a_rate(value=0.03, low=0.01, high=0.06)
+    sharp = a_rate(metric="psnr-of-recovered", value=40.0, low=39.0, high=41.0, chance=None)
+    answer = the_answer(none, sharp)
+    assert answer.lead.row.metric == "recovery-rate"
+    assert answer.lead.judged == "clear"
+    assert [m.compact for m in answer.lines[0].beside] == ["PSNR of recovered 40.0 dB (39.0 to 41.0 dB)"]
+
+
+def test_what_kept_an_attack_from_more_stands_with_its_leading_number() -> None:
+    given = ["300 auxiliary images"]
+    rate = a_rate(value=0.4, low=0.3, high=0.5, assumes=[*given, "two samples shared a bin"])
+    mean = a_rate(metric="psnr", value=20.0, low=19.0, high=21.0, chance=13.0, assumes=given)
+    assert the_answer(rate, mean).lines[0].remark == "two samples shared a bin"
+
+
+def a_vetting(**changes):
+    return a_rate(family="vetting", metric="vet-alarm", low=None, high=None, chance=None) | changes
+
+
+@pytest.mark.parametrize(
+    ("value", "n", "words"),
+    [
+        (1.0, 1, "Yes: glasshouse vet flags the model it sent."),
+        (0.0, 1, "No: glasshouse vet finds nothing in the model it sent."),
+        (1.0, 4, "Yes: glasshouse vet flags all 4 models it sent."),
+        (0.0, 4, "No: glasshouse vet flags none of the 4 models it sent."),
+        (0.75, 4, "In part: glasshouse vet flags 3 of the 4 models it sent."),
+    ],
+)
+def test_vetting_says_how_many_of_the_models_sent_were_flagged(value, n, words) -> None:
+    assert noticed(measured(**a_vetting(value=value, n=n))) == words
+
+
+def test_a_vetting_that_failed_says_why() -> None:
+    row = a_vetting(value=None, assumes=["not estimable: the model has no linear layer"])
+    assert noticed(measured(**row)) == "Not known: the model has no linear layer."
+
+
+def test_what_a_client_could_have_noticed_stands_in_the_answer_and_is_no_answer_itself() -> None:
+    rate = a_rate(value=0.94, low=0.91, high=0.96)
+    answer = the_answer(rate, a_vetting(value=1.0, n=1, assumes=["511 rows are equal"]))
+    assert answer.family == "reconstruction"
+    assert answer.lines[0].vetting is not None
+    assert answer.lines[0].vetting.row.assumes == ("511 rows are equal",)
+
+
+def test_the_signs_that_vetting_found_are_not_taken_for_what_the_attack_was_given() -> None:
+    table = assumptions_table(pooled(map(from_row, reconstruction_rows())))
+    assert table is not None
+    given = {row[1].text: row[2].text for row in table.rows}
+    assert (
+        given["scale-mia"] == "300 auxiliary images from the same distribution, with labels; the sum, masked"
+    )
+
+
+def test_the_page_shows_reconstructions_under_their_attack_and_says_what_vetting_found(rebuilt: str) -> None:
+    Balanced().check(rebuilt)
+    text = text_of(rebuilt)
+    assert "scale-mia, blind crafting server original result 34.1 dB, best" in text
+    assert text.index("dB, best") < text.index("dB, median") < text.index("dB, worst")
+    assert "Would a client have noticed? scale-mia Yes: glasshouse vet flags the model it sent." in text
+    assert "preparation 212.4 s" in text
+    assert "reconstruction 0.041 s" in text

@@ -6,11 +6,12 @@ prediction, a round of training), the object holds a function to ask with, not t
 
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from torch import Tensor, nn
 
+from glasshouse.federation.channels.channel import Channel, Plain
 from glasshouse.federation.updates import Delivery, Update
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
@@ -47,7 +48,7 @@ class ModelAccess(Access):
 
 @dataclass(frozen=True, eq=False)
 class Protocol:
-    """What every server knows, because it wrote it: network, layout, the clients' recipe and the task.
+    """What every server knows, because it wrote it: network, layout, the clients' recipe, task and channel.
 
     `shape` is that of an image: channels, height and width.
     """
@@ -57,6 +58,7 @@ class Protocol:
     recipe: Recipe
     shape: tuple[int, int, int]
     classes: int
+    channel: Channel = field(default_factory=Plain)
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,7 +67,12 @@ class Grantor:
         self._history = history
         self._seen = seen
         self._protocol = Protocol(
-            architecture, federation.layout, federation.recipe, federation.shape, federation.classes
+            architecture,
+            federation.layout,
+            federation.recipe,
+            federation.shape,
+            federation.classes,
+            federation.channel,
         )
         self.model = deepcopy(architecture)
         write_vector(self.model, history.vector)
@@ -128,6 +133,7 @@ class Grantor:
     ) -> ServerAccess:
         numbers = iter(range(PROBE_ROUNDS, 2 * PROBE_ROUNDS))
         sizes, sent = tuple(federation.sizes), self.sent
+        protocol = dataclasses.replace(self._protocol, channel=federation.channel)
 
         def serving(running: Federation, protocol: Protocol, current: Tensor) -> ServerAccess:
             def exchange(
@@ -140,7 +146,7 @@ class Grantor:
 
         def rebuilt(network: nn.Module) -> ServerAccess:
             running = federation.training(network)
-            changed = dataclasses.replace(self._protocol, architecture=network, layout=running.layout)
+            changed = dataclasses.replace(protocol, architecture=network, layout=running.layout)
             return serving(running, changed, read_vector(network))
 
-        return serving(federation, self._protocol, self._history.vector)
+        return serving(federation, protocol, self._history.vector)

@@ -19,6 +19,7 @@ from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.leakage import Law
 from glasshouse.attacks.crafted.peeling import suggested_directions
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, make_surrogate
+from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.federation.updates import Delivery
 
@@ -60,7 +61,7 @@ class ScaleMIA(Attack):
         assert knowledge.auxiliary is not None
         began = time.perf_counter()
         surrogate = self.prepare(access, knowledge.auxiliary.x, rng)
-        crafted = self.craft(surrogate, access, rng)
+        crafted = self.craft(surrogate, access, knowledge.auxiliary, rng)
         offline = time.perf_counter() - began
         delivery = access.exchange(crafted.vector, range(len(access.sizes)))
         return dataclasses.replace(self.rebuild(crafted, delivery), offline=round(offline, 3))
@@ -70,13 +71,15 @@ class ScaleMIA(Attack):
         schooling = Schooling(steps=self.steps, batch_size=self.batch_size, lr=self.lr)
         return make_surrogate(access.protocol, find_cut(access.protocol), access.current, x, schooling, rng)
 
-    def craft(self, surrogate: Surrogate, access: BlindServerAccess, rng: torch.Generator) -> Crafted:
+    def craft(
+        self, surrogate: Surrogate, access: BlindServerAccess, auxiliary: Images, rng: torch.Generator
+    ) -> Crafted:
         """The model to send to all clients of `access`."""
         _check_optimiser(access.protocol)
         rows = access.protocol.architecture.get_submodule(surrogate.cut.linear[0])
         assert isinstance(rows, nn.Linear)
         directions = self.directions or suggested_directions(sum(access.sizes), rows.out_features)
-        return craft(surrogate, access, directions, self.law, rng)
+        return craft(surrogate, access, auxiliary, directions, self.law, rng)
 
     def rebuild(self, crafted: Crafted, delivery: Delivery) -> Reconstructions:
         """The online phase: images from what the channel delivered."""

@@ -1,11 +1,13 @@
 """A classifier's linear layers turned into a sorting machine for its latents.
 
 The rows of the first linear layer are shared among a few feature directions, each with thresholds that cut
-its values into bins (see `leakage`). All further layers give each row the same say, so that a sample has the
-same loss weight in every row it activates. With the rows scaled down until the softmax hardly moves, this
-weight is set by the sample's label alone, and the server chooses it: each class gets a number of its own,
-with magnitudes between 5/7 and 9/7 and either sign. Two samples in one bin then add up to less than 4/7 or
-more than 10/7, so that a bin's weight tells whether a sample is alone there, and of which class it is.
+its values into bins (see `leakage`). All further layers treat the rows alike but for their signs, which run
++ - - + and are known, so that a sample has the same loss weight in every row it activates, while the sum over
+the rows stays within a few bins' width however many there are: the softmax hardly moves.
+
+So the loss weight is set by the sample's label alone, and the server chooses it: each class gets a number
+of its own, with magnitudes between 5/7 and 9/7 and either sign. Two samples in one bin then add up to less
+than 4/7 or more than 10/7: a bin's weight tells whether a sample is alone there, and of which class it is.
 """
 
 from collections.abc import Sequence
@@ -17,8 +19,8 @@ from torch import Tensor
 
 from glasshouse.attacks.crafted.leakage import Law, thresholds
 
-FLOOR = 1e-3
-"""The bias that keeps hidden layers behind the first one active."""
+MARGIN = 4.0
+"""How far hidden layers stay from closing, in units of how far auxiliary latents move them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,18 @@ class Sorter:
         """Where each direction's rows lie in the first layer."""
         ends = np.cumsum([len(cut) for cut in self.cuts])
         return [slice(int(end) - len(cut), int(end)) for end, cut in zip(ends, self.cuts)]
+
+    @property
+    def signs(self) -> Tensor:
+        """The sign with which the further layers take each row, shape (k,)."""
+        pattern = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.double)
+        return torch.cat([pattern.repeat(-(-len(cut) // 4))[: len(cut)] for cut in self.cuts])
+
+    def answers(self, latents: Tensor) -> Tensor:
+        """The signed sum of all rows for each latent, shape (N,)."""
+        features = latents.double() @ self.directions.T
+        rows = [(features[:, [place]] - cut).relu() for place, cut in enumerate(self.cuts)]
+        return torch.cat(rows, dim=1) @ self.signs
 
     def bins(self, latents: Tensor) -> Tensor:
         """The bin of each latent, shape (N, d), in each direction, shape (N, D); -1 below all thresholds."""
@@ -78,27 +92,33 @@ def class_weights(classes: int) -> tuple[Tensor, Tensor]:
 
 
 def write_sorter(
-    named: dict[str, Tensor], linear: Sequence[str], sorter: Sorter, gain: float, tilt: float
+    named: dict[str, Tensor], linear: Sequence[str], sorter: Sorter, latents: Tensor, gain: float, tilt: float
 ) -> None:
     """Write `sorter` into the linear layers of a model, given as views of its vector by name.
 
     A sample of class c adds -`gain` times the class's weight to the gradient of each row it activates. The
-    logits move by at most about `tilt`.
+    logits of `latents`, shape (N, d), move by at most `tilt`.
     """
     first, *hidden, last = linear
     weights, probabilities = class_weights(len(named[f"{last}.bias"]))
-    reach = sum(float((cut[-1] - cut).sum()) for cut in sorter.cuts)
+    answers = sorter.answers(latents)
+    middle = float(answers.mean())
+    reach = float((answers - middle).abs().max())
     scale = tilt / (gain * reach * float(weights.abs().max()))
     for rows, direction, cut in zip(sorter.rows, sorter.directions, sorter.cuts):
         named[f"{first}.weight"][rows] = (scale * direction).float()
         named[f"{first}.bias"][rows] = (-scale * cut).float()
-    width, floor = named[f"{first}.weight"].shape[0], 0.0
-    for name in hidden:
-        # The first hidden layer adds the rows up, each further one passes the same sum on.
-        named[f"{name}.weight"].fill_(gain if name == hidden[0] else 1 / width)
-        named[f"{name}.bias"].fill_(FLOOR)
-        floor += FLOOR
-        width = named[f"{name}.weight"].shape[0]
-    say = weights / width if hidden else weights * gain
-    named[f"{last}.weight"][:] = say.float()[:, None]
-    named[f"{last}.bias"][:] = (probabilities.log() - weights * floor).float()
+    columns = gain * sorter.signs
+    offset = -gain * scale * middle
+    if hidden:
+        offset += MARGIN * gain * scale * reach  # keeps the ReLU of the hidden layers open
+        named[f"{hidden[0]}.weight"][:] = columns.float()
+        named[f"{hidden[0]}.bias"].fill_(offset)
+        offset = MARGIN * gain * scale * reach
+    for name in hidden[1:]:
+        named[f"{name}.weight"].fill_(1 / named[f"{name}.weight"].shape[1])
+        named[f"{name}.bias"].zero_()
+    width = named[f"{last}.weight"].shape[1]
+    say = weights[:, None] / width if hidden else weights[:, None] * columns
+    named[f"{last}.weight"][:] = say.float()
+    named[f"{last}.bias"][:] = (probabilities.log() + weights * (-offset if hidden else offset)).float()

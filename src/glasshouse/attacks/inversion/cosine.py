@@ -1,0 +1,160 @@
+"""Images from a gradient: those whose own gradient points the same way (Geiping et al. 2020).
+
+The objective is  1 - cos(gradient of the images, gradient seen) + tv * TV(images).  Adam follows the sign of
+its derivative by the pixels, which stay in [0, 1]. The derivative comes from a second backward pass: a finite
+difference of input gradients costs as much and, through ReLUs, has the right sign for hardly more than half
+of the pixels.
+"""
+
+from collections.abc import Sequence
+from itertools import count
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glasshouse.learning.layout import Layout
+
+DROPS = (3 / 8, 5 / 8, 7 / 8)
+"""The shares of the steps after which the learning rate falls to a tenth."""
+
+HEAT = 1 / 8
+"""The share of the steps after which only the best of several restarts goes on."""
+
+PATIENCE = 1 / 10
+"""The share of the steps without progress that counts as a plateau."""
+
+PROGRESS = 1e-4
+"""How much lower, relatively, the objective must fall to count as progress."""
+
+LIGHT, FEWEST, MOST = 1.2e9, 80, 2400
+"""What a minute on a CPU allows: products of steps, parameters and images, and bounds for the steps."""
+
+
+def invert(
+    network: nn.Module,
+    layout: Layout,
+    gradient: Tensor,
+    labels: Tensor,
+    shape: tuple[int, int, int],
+    *,
+    steps: int,
+    restarts: int = 1,
+    tv: float = 0.2,
+    lr: float = 0.1,
+    known: Tensor | None = None,
+    rng: torch.Generator,
+) -> Tensor:
+    """The images of `labels`, shape (n,), that explain `gradient`; shape (n, C, H, W) in [0, 1].
+
+    `network` holds the weights that the gradient, shape (P,), was taken at, and is in the mode in which its
+    client ran it; its buffers are left as they were. Only trainable entries count, and where `known`, bool of
+    shape (P,), is given, only those it marks. Of several restarts the one with the best start goes on.
+    """
+    objective = _Objective(network, layout, gradient, labels, known, tv)
+    runs = [_Run(torch.rand(len(labels), *shape, generator=rng), steps, lr) for _ in range(restarts)]
+    if restarts > 1:
+        for run in runs:
+            run.go(objective, until=max(1, round(HEAT * steps)))
+    best = min(runs, key=lambda run: run.lowest)
+    best.go(objective, until=steps)
+    return best.image
+
+
+def affordable_steps(layout: Layout, images: int) -> int:
+    """How many steps take about a minute on a CPU, from the sizes of the network and the batch alone."""
+    return int(min(MOST, max(FEWEST, LIGHT / (layout.trainable * (1 + images / 4)))))
+
+
+def total_variation(x: Tensor) -> Tensor:
+    """The mean difference of neighbouring pixels, along both axes, over any number of channels; a scalar."""
+    across = (x[..., 1:] - x[..., :-1]).abs().mean() if x.shape[-1] > 1 else x.new_zeros(())
+    down = (x[..., 1:, :] - x[..., :-1, :]).abs().mean() if x.shape[-2] > 1 else x.new_zeros(())
+    return across + down
+
+
+class _Objective:
+    """How far the gradient of some images is from the one seen, and how rough they are."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        layout: Layout,
+        gradient: Tensor,
+        labels: Tensor,
+        known: Tensor | None,
+        tv: float,
+    ) -> None:
+        self._network, self._labels, self._tv = network, labels, tv
+        seen = layout.named(gradient.detach())
+        marks = layout.named(torch.ones_like(gradient) if known is None else known.to(gradient.dtype))
+        named = [(name, weight) for name, weight in network.named_parameters() if marks[name].any()]
+        self._weights = [weight for _, weight in named]
+        self._masks = [None if marks[name].all() else marks[name] for name, _ in named]
+        targets = [_masked(seen[name], mask) for (name, _), mask in zip(named, self._masks)]
+        length = _norm(targets).clamp_min(torch.finfo(gradient.dtype).tiny)
+        self._targets = [target / length for target in targets]
+        self._buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
+
+    def __call__(self, x: Tensor) -> tuple[float, Tensor]:
+        """The objective, and its derivative by the pixels, shape (n, C, H, W)."""
+        x = x.detach().requires_grad_()
+        loss = F.cross_entropy(self._network(x), self._labels)
+        own = torch.autograd.grad(loss, self._weights, create_graph=True)
+        own = tuple(_masked(part, mask) for part, mask in zip(own, self._masks))
+        dot = torch.stack([(part * target).sum() for part, target in zip(own, self._targets)]).sum()
+        value = 1 - dot / _norm(own).clamp_min(1e-30) + self._tv * total_variation(x)
+        (slope,) = torch.autograd.grad(value, x)
+        for buffer, before in self._buffers:
+            buffer.copy_(before)  # batch norm notes the statistics of every batch it sees in training
+        return value.item(), slope
+
+
+class _Run:
+    """One restart: images, their optimiser, and the best so far."""
+
+    def __init__(self, start: Tensor, steps: int, lr: float) -> None:
+        self.image, self.lowest = start.clone(), float("inf")
+        self._x = start
+        self._adam = torch.optim.Adam([start], lr)
+        self._lr = lr
+        self._drops = [round(share * steps) for share in DROPS]
+        self._patience = max(20, round(PATIENCE * steps))
+        self._done = self._dropped = self._since = 0
+
+    def go(self, objective: _Objective, until: int) -> None:
+        """Step until `until` steps of the schedule are done; a plateau skips to the next learning rate."""
+        for _ in count():
+            if self._done >= until:
+                return
+            self._step(objective)
+            ahead = self._drops[self._dropped :]
+            if self._since >= self._patience:
+                if not ahead:
+                    return
+                self._done = ahead[0]
+            if ahead and self._done >= ahead[0]:
+                self._dropped += 1
+                self._since = 0
+                self._adam.param_groups[0]["lr"] = self._lr * 0.1**self._dropped
+
+    def _step(self, objective: _Objective) -> None:
+        value, slope = objective(self._x)
+        if value < self.lowest * (1 - PROGRESS) or self.lowest == float("inf"):
+            self._since = 0
+        else:
+            self._since += 1
+        if value < self.lowest:
+            self.lowest, self.image = value, self._x.clone()
+        self._x.grad = slope.sign()
+        self._adam.step()
+        self._x.clamp_(0, 1)
+        self._done += 1
+
+
+def _masked(part: Tensor, mask: Tensor | None) -> Tensor:
+    return part if mask is None else part * mask
+
+
+def _norm(parts: Sequence[Tensor]) -> Tensor:
+    return torch.stack([part.square().sum() for part in parts]).sum().sqrt()

@@ -1,0 +1,82 @@
+"""What an update says about the gradient behind it, and the mode in which that gradient was taken."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+
+from glasshouse.access import Protocol
+from glasshouse.attacks.labels.counts import effective_lr
+from glasshouse.learning.layout import write_vector
+
+BatchNorm = nn.modules.batchnorm._BatchNorm
+Dropout = nn.modules.dropout._DropoutNd
+
+AVERAGED = "several local steps are read as one gradient, their mean"
+"""What an attack says where the clients take more than one step in a round."""
+
+
+def mean_gradient(protocol: Protocol, sent: Tensor, delta: Tensor, samples: int) -> Tensor:
+    """The mean gradient over a client's steps from `sent` to `sent + delta`, shape (P,); 0 for buffers.
+
+    Exact for one step of SGD; after several it is what the steps' gradients, weighted by how long they acted,
+    are on average.
+    """
+    moved = delta - mean_decay(protocol, sent, [samples])
+    gradient = -moved / effective_lr(protocol.recipe, samples)
+    gradient[protocol.layout.trainable :] = 0
+    return gradient
+
+
+def mean_decay(protocol: Protocol, sent: Tensor, sizes: Sequence[int]) -> Tensor:
+    """How weight decay alone moves the mean model of clients with `sizes` images, shape (P,)."""
+    moved = torch.zeros_like(sent)
+    for size in sizes if protocol.recipe.weight_decay else ():
+        moved += _decay(protocol, sent, size) * (size / sum(sizes))
+    return moved
+
+
+def training_network(protocol: Protocol, vector: Tensor) -> nn.Module:
+    """The network as a client trains it: batch norm by the batch at hand; but dropout, a secret, is off."""
+    network = deepcopy(protocol.architecture)
+    write_vector(network, vector)
+    network.train()
+    for module in network.modules():
+        if isinstance(module, Dropout):
+            module.eval()
+    return network
+
+
+def frozen_network(protocol: Protocol, vector: Tensor, delta: Tensor, samples: int) -> nn.Module:
+    """The network in eval mode, with the mean statistics of the clients' batches, which `delta` carries.
+
+    A client of `samples` images moves its running statistics towards its batches'. Seen from one of them, the
+    others' images enter batch norm through nothing else, but for their part in its derivative.
+    """
+    frozen = vector.clone()
+    named, changes = protocol.layout.named(frozen), protocol.layout.named(delta)
+    steps = protocol.recipe.total_steps(samples)
+    for name, module in protocol.architecture.named_modules():
+        if isinstance(module, BatchNorm) and module.momentum:
+            share = 1 - (1 - module.momentum) ** steps
+            for kind, least in (("running_mean", -torch.inf), ("running_var", 0.0)):
+                buffer = f"{name}.{kind}".lstrip(".")
+                if buffer in named:
+                    named[buffer].add_(changes[buffer] / share).clamp_(min=least)
+    network = deepcopy(protocol.architecture)
+    write_vector(network, frozen)
+    return network.eval()
+
+
+def _decay(protocol: Protocol, sent: Tensor, samples: int) -> Tensor:
+    recipe, moved = protocol.recipe, torch.zeros_like(sent)
+    weights = sent[: protocol.layout.trainable].clone()
+    weights.grad = torch.zeros_like(weights)
+    optimiser = recipe.make_optimiser([weights])
+    total = recipe.total_steps(samples)
+    for step in range(total):
+        optimiser.param_groups[0]["lr"] = recipe.lr_at(step, total)
+        optimiser.step()
+    moved[: len(weights)] = weights - sent[: len(weights)]
+    return moved

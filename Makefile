@@ -19,9 +19,10 @@ lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(INSTALLED)  ## a round against a plain loop and Flower, shadow models against a serial loop
+bench: $(INSTALLED)  ## a round against a plain loop and Flower, shadow models, secure aggregation
 	$(BIN)/python benchmarks/rounds.py
 	$(BIN)/python benchmarks/shadows.py
+	$(BIN)/python benchmarks/secagg.py
 
 install: $(INSTALLED)
 

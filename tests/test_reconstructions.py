@@ -75,6 +75,17 @@ def test_success_begins_at_18_decibels():
     assert found(at_threshold * 1.0001, split=black)["recovery-rate"].estimate.value == 0.0
 
 
+def test_a_few_exact_copies_show_where_similar_images_hide_them():
+    split = make_split()
+    alike = dataclasses.replace(split.pool, x=0.25 + 0.5 * split.pool.x)
+    split = dataclasses.replace(split, pool=alike)
+    scores = found(images_of(0, split=split)[:6], split=split)
+    exact = scores["near-exact-rate"]
+    assert scores["recovery-rate"].chance == 1.0
+    assert (exact.estimate.value, exact.chance) == (6 / 60, 0.0)
+    assert exact.estimate.low > 0
+
+
 def test_the_blind_guess_is_the_nearest_auxiliary_image_on_the_same_samples():
     split = make_split()
     originals, auxiliary = images_of(0, 1), split.images("auxiliary").x

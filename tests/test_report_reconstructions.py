@@ -58,6 +58,17 @@ def test_reconstructions_are_weighed_against_accuracy_by_their_recovery_rate() -
     assert made[0].points[-1].leak.judged == "below"
 
 
+def test_exact_copies_lead_where_similar_images_would_do_as_well(tmp_path: Path) -> None:
+    alike = a_rate(value=0.03, low=0.02, high=0.05, chance=0.13)
+    exact = a_rate(metric="near-exact-rate", value=0.03, low=0.02, high=0.05, chance=0.0)
+    defended = {"defence": "clipping", "value": 0.0, "low": 0.0, "high": 0.004}
+    rows = [alike, exact, alike | defended, exact | defended]
+    assert the_answer(alike, exact).lead.row.metric == "near-exact-rate"
+    (trade,) = tradeoffs(pooled(map(from_row, rows)))
+    assert [point.leak.judged for point in trade.points] == ["leak", "clear"]
+    assert "rebuilds 3 of 100 training images almost exactly" in page_of(tmp_path, *rows)
+
+
 def test_a_reconstruction_worse_than_a_guess_cannot_be_turned_round() -> None:
     below = {"value": 0.0, "low": 0.0, "high": 0.01, "chance": 0.03}
     assert measured(**a_rate(**below)).caution == ""

@@ -22,7 +22,15 @@ from glasshouse.learning.seeds import numpy_from
 from glasshouse.measures.epsilon import epsilon_lower_bound
 from glasshouse.measures.estimate import Estimate, mean, proportion
 from glasshouse.measures.membership import advantage, auc, balanced_accuracy, chance_at_fpr, tpr_at_fpr
-from glasshouse.measures.pictures import CAP, RECOVERED, blind_guess, match, paired_psnr, paired_ssim
+from glasshouse.measures.pictures import (
+    CAP,
+    NEAR_EXACT,
+    RECOVERED,
+    blind_guess,
+    match,
+    paired_psnr,
+    paired_ssim,
+)
 
 
 @dataclass(frozen=True)
@@ -113,11 +121,12 @@ def _(evidence: Reconstructions, truth: Truth) -> list[Score]:
     made = match(originals, evidence.x)
     blind = blind_guess(originals, truth.split.images("auxiliary").x)
     guessed, n = paired_psnr(originals, blind), len(originals)
-    recovered = made.psnr >= RECOVERED
+    recovered, exact = made.psnr >= RECOVERED, made.psnr >= NEAR_EXACT
     rate = proportion(int(recovered.sum()), n)
     likeness, blind_likeness = (paired_ssim(originals, images) for images in (made.guess, blind))
     return [
         Score("recovery-rate", replace(rate, note=evidence.note), float((guessed >= RECOVERED).mean())),
+        Score("near-exact-rate", proportion(int(exact.sum()), n), float((guessed >= NEAR_EXACT).mean())),
         Score("psnr", mean(made.psnr.tolist(), bounds=(0.0, CAP)), float(guessed.mean())),
         Score("psnr-of-recovered", _psnr_of_recovered(made.psnr[recovered], evidence.note), None),
         Score("ssim", mean(likeness.tolist(), bounds=(-1.0, 1.0)), float(blind_likeness.mean())),

@@ -15,6 +15,10 @@ from torch import Tensor
 RECOVERED = 18.0
 """From this PSNR on, in dB, an image counts as recovered."""
 
+NEAR_EXACT = 30.0
+"""From this PSNR on, in dB, an image is almost the original: where all images look alike, some other image
+often reaches `RECOVERED`, but not this."""
+
 CAP = 100.0
 """No PSNR is counted higher, in dB: without a cap one perfect image would make a mean infinite."""
 

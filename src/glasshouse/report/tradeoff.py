@@ -37,7 +37,7 @@ class Tradeoff:
 
 
 def tradeoffs(measures: Sequence[Measure]) -> list[Tradeoff]:
-    """Every attack's headline under each defence, beside the accuracy that defence leaves."""
+    """Every attack's leading metric under each defence, beside the accuracy that defence leaves."""
     accuracy = {
         _place(m): m for m in measures if m.row.family == "utility" and m.row.metric == "test-accuracy"
     }
@@ -45,7 +45,7 @@ def tradeoffs(measures: Sequence[Measure]) -> list[Tradeoff]:
     for name in ordered_adversaries(measures):
         mine = [m for m in measures if m.row.adversary == name and leaks(m)]
         for lines in by_attack(mine).values():
-            lead = headline(lines)
+            lead = _weighed(lines)
             points = [
                 Point(m.row.defence or "none", accuracy.get(_place(m)), m)
                 for m in lines
@@ -97,6 +97,17 @@ def worth(tradeoff: Tradeoff) -> str:
         best = min(lower, key=lambda point: point.leak.advantage or ())
         return f"No defence tried stops it; the one that lowers it most: {_bought(base, best)}."
     return "No defence tried lowers it by more than the intervals allow for."
+
+
+def _weighed(measures: Sequence[Measure]) -> str:
+    """The headline of an attack, or, where it shows nothing undefended, the first metric that does.
+
+    A detail does not count.
+    """
+    lead = headline(measures)
+    bare = [m for m in measures if (m.row.defence or "none") == "none" and m.judged == "leak"]
+    found = [m.row.metric for m in bare if not metric_words(m.row.metric).detail]
+    return lead if lead in found or not found else found[0]
 
 
 def _drawing_rank(tradeoff: Tradeoff) -> tuple[bool, float]:

@@ -231,6 +231,11 @@ METRICS = {
         "rebuilds {value} training images closely enough to count (18 dB or more)",
         "the most similar image it had before would do for {chance}",
     ),
+    "near-exact-rate": Metric(
+        "near-exact rate",
+        "rebuilds {value} training images almost exactly (30 dB or more)",
+        "the most similar image it had before would do for {chance}",
+    ),
     "psnr": Metric(
         "PSNR",
         "comes as near to the training images as a mean signal-to-noise ratio of {raw}",

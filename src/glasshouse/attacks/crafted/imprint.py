@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from glasshouse.access import ServerAccess
 from glasshouse.attacks.attack import CannotRun
-from glasshouse.attacks.crafted.leakage import Law, bin_sums, thresholds
+from glasshouse.attacks.crafted.leakage import Law, bin_sums, quotients, thresholds
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.federation.updates import Delivery
@@ -37,6 +37,10 @@ SWING = 0.05
 """How far the picture that the network sees may move between samples, in units of the pixels' range."""
 DRIFT = 1.0
 """How far local steps may move a threshold, in bins."""
+SLACK = 3
+"""How many bins apart a sample may turn up where clients take several steps."""
+SAME = 0.05
+"""Up to which root mean square difference two images from neighbouring bins are the same one."""
 TINY = 1e-12
 """What stands in for a measured zero."""
 LOUD = 5.0
@@ -45,23 +49,9 @@ LOUD = 5.0
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """Bins of a feature: rising thresholds, and the value to expect in each bin give or take a half width.
-
-    All of shape (k,).
-    """
+    """Bins of brightness by their rising thresholds, shape (k,), and the rows' signs in the second layer."""
 
     thresholds: Tensor
-    centres: Tensor
-    halves: Tensor
-
-    @classmethod
-    def of(cls, feature: Tensor, count: int, law: Law) -> "Bins":
-        """`count` bins for a feature with the auxiliary values `feature`, shape (N,)."""
-        cuts = thresholds(feature, count, law)
-        edges = torch.cat([cuts, feature.max().double()[None]])
-        edges[0] = feature.min()
-        edges = edges.cummax(0).values  # a fitted law may reach beyond the auxiliary values
-        return cls(cuts, (edges[:-1] + edges[1:]) / 2, edges.diff() / 2)
 
     @property
     def signs(self) -> Tensor:
@@ -69,9 +59,20 @@ class Bins:
         count = len(self.thresholds)
         return torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.double).repeat(-(-count // 4))[:count]
 
-    def answer(self, feature: Tensor) -> Tensor:
-        """The signed sum of the rows, shape (N,), for values of the feature of shape (N,)."""
-        return (feature.double()[:, None] - self.thresholds).relu() @ self.signs
+    @property
+    def width(self) -> float:
+        """The usual width of a bin."""
+        return max(float(self.thresholds[1:].diff().median()), TINY) if len(self.thresholds) > 2 else 1.0
+
+    def bounds(self, slack: int) -> tuple[Tensor, Tensor]:
+        """The least and the greatest brightness in each bin and `slack` bins around it, shape (k,) each."""
+        edges = torch.cat([torch.zeros(1), self.thresholds[1:], torch.ones(1)]).clamp(0, 1)
+        places = torch.arange(len(self.thresholds))
+        return edges[(places - slack).clamp(min=0)], edges[(places + 1 + slack).clamp(max=len(edges) - 1)]
+
+    def answer(self, brightness: Tensor) -> Tensor:
+        """The signed sum of the rows, shape (N,), for images of this brightness, shape (N,)."""
+        return (brightness.double()[:, None] - self.thresholds).relu() @ self.signs
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +151,7 @@ def craft(
     network = deepcopy(access.protocol.architecture)
     write_vector(network, access.current)
     brightness = auxiliary.x.double().flatten(1).mean(1)
-    sorted_into = Bins.of(brightness, bins, law)
+    sorted_into = Bins(thresholds(brightness, bins, law))
     with torch.no_grad():
         inputs = nn.Sequential(*front, nn.Flatten())(auxiliary.x[:CALIBRATION]).double()
     stage = _set_stage(network, auxiliary)
@@ -178,15 +179,45 @@ def noise_level(readings: Tensor, samples: int) -> float:
 
 
 def occupied(readings: Tensor, samples: int) -> Tensor:
-    """The bins that stand out from the empty ones in their reading, strongest first, at most `samples`."""
+    """The bins whose reading, shape (k,), stands out from those that `samples` samples leave empty.
+
+    The strongest come first.
+    """
     strength = readings.abs()
     found = (strength > LOUD * noise_level(readings, samples)).nonzero().flatten()
-    return found[strength[found].argsort(descending=True)][:samples]
+    return found[strength[found].argsort(descending=True)]
 
 
-def images_of(quotients: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Images, shape (K, C, H, W) in [0, 1], from their pixels, shape (K, d)."""
-    return quotients.reshape(-1, *shape).nan_to_num().clamp(0, 1).float()
+def decode(
+    sums: Tensor, weights: Tensor, samples: int, slack: int, shape: tuple[int, int, int], offset: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """At most `samples` images, shape (K, C, H, W) in [0, 1], and the size of their weights, strongest first.
+
+    From the pixels' sums, shape (k, C H W), each with `offset` on top, and the weights, shape (k,). A sample
+    may turn up in bins that are up to `slack` apart; it counts once.
+    """
+    places = occupied(weights, samples * (1 + slack))
+    pixels = quotients(sums[places], weights[places]) - offset
+    x = pixels.nan_to_num().clamp(0, 1)
+    kept = _distinct(x, places, slack)[:samples]
+    return x[kept].reshape(-1, *shape).float(), weights[places[kept]].abs()
+
+
+def slack_of(access: ServerAccess) -> int:
+    """How many bins apart one sample may turn up: in one step in none but its own."""
+    return 0 if max(map(access.protocol.recipe.total_steps, access.sizes)) == 1 else SLACK
+
+
+def _distinct(x: Tensor, places: Tensor, slack: int) -> Tensor:
+    """Which rows of x, shape (K, d), to keep so that no image comes twice from bins up to `slack` apart."""
+    if not slack:
+        return torch.arange(len(x))
+    alike = torch.cdist(x, x) < SAME * math.sqrt(x.shape[1])
+    twins = (alike & ((places[:, None] - places).abs() <= slack)).tril(-1)
+    kept = torch.ones(len(x), dtype=torch.bool)
+    for row, twin in enumerate(twins):
+        kept[row] = not (twin & kept).any()
+    return kept.nonzero().flatten()
 
 
 def _set_stage(network: nn.Module, auxiliary: Images) -> Stage:
@@ -252,7 +283,7 @@ class _Trial:
         active = (self.brightness[:count] > self.bins.thresholds[:, None]).double()
         alike = self.inputs[:count] @ self.inputs[:count].T + 1
         moved = float(((active * weights) @ alike).abs().max()) / count
-        return moved / (2 * float(self.bins.halves.median()))
+        return moved / self.bins.width
 
 
 def _choose_gain(trial: _Trial, access: ServerAccess) -> Gain:

@@ -27,11 +27,11 @@ from glasshouse.attacks.crafted.imprint import (
     check_bins,
     check_recipe,
     craft,
-    images_of,
+    decode,
     may_rebuild,
-    occupied,
+    slack_of,
 )
-from glasshouse.attacks.crafted.leakage import Law, quotients
+from glasshouse.attacks.crafted.leakage import Law
 from glasshouse.errors import BadInput
 
 
@@ -80,7 +80,7 @@ class Loki(Attack):
         for slot, sent in enumerate(sums.view(len(sums), slots, -1).unbind(1)):
             samples = sum(access.sizes[client] for client in delivery.clients if slot_of[client] == slot)
             if samples:
-                found.append(read_slot(sent, samples, shape))
+                found.append(read_slot(sent, samples, slack_of(access), shape))
         x, strength = (torch.cat(part) for part in zip(*found))
         x = x[strength.argsort(descending=True)]
         note = None
@@ -99,13 +99,11 @@ def share_slots(sizes: Sequence[int], slots: int) -> list[int]:
     return chosen
 
 
-def read_slot(sums: Tensor, samples: int, shape: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
-    """The images in one slot's bins and their weights' size, from sums of shape (k, C (H + 2) W)."""
+def read_slot(sums: Tensor, samples: int, slack: int, shape: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
+    """The images in one slot's bins and the size of their weights, from sums of shape (k, C (H + 2) W)."""
     padded = sums.view(len(sums), shape[0], shape[1] + 2, shape[2])
     weights = padded[:, :, [0, -1]].flatten(1).mean(1)
-    chosen = occupied(weights, samples)
-    pixels = padded[chosen, :, 1:-1].flatten(1)
-    return images_of(quotients(pixels, weights[chosen]) - 1, shape), weights[chosen].abs()
+    return decode(padded[:, :, 1:-1].flatten(1), weights, samples, slack, shape, offset=1.0)
 
 
 def _convolution(channels: int, slots: int) -> nn.Conv2d:

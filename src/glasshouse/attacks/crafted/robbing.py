@@ -6,8 +6,8 @@ by brightness, whatever the network behind and however many clients are summed.
 
 A bin's weight is the difference of two biases (eq. 5 of the Scale-MIA paper). Where clients take several
 steps, the biases must be large to stay what they are and single precision leaves little of their
-differences; but a sample's brightness is known to within its bin, so the weights' differences tell its weight
-too. Each bin takes the finer reading.
+differences. But the brightness of what a bin holds is known: it lies in the bin. A weight that contradicts it
+gives way to the nearest one that does not.
 """
 
 import math
@@ -20,17 +20,14 @@ from torch import Tensor
 from glasshouse.access import BlindServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge, Reconstructions
 from glasshouse.attacks.crafted.imprint import (
-    TINY,
-    Bins,
     check_bins,
     check_recipe,
     craft,
-    images_of,
+    decode,
     may_rebuild,
-    noise_level,
-    occupied,
+    slack_of,
 )
-from glasshouse.attacks.crafted.leakage import Law, quotients
+from glasshouse.attacks.crafted.leakage import Law
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +56,15 @@ class RobbingTheFed(Attack):
         delivery = serving.exchange(serving.current, range(len(access.sizes)))
         received = time.perf_counter()
         sums, weights = imprint.read(serving, serving.current, delivery)
-        by_brightness = sums.mean(1) / imprint.bins.centres.clamp(min=TINY)
-        weights = finer(weights, by_brightness, imprint.bins, delivery.samples)
-        chosen = occupied(by_brightness, delivery.samples)
-        x = images_of(quotients(sums[chosen], weights[chosen]), access.protocol.shape)
+        slack = slack_of(access)
+        weights = within_bins(sums, weights, imprint.bins.bounds(slack))
+        x, _ = decode(sums, weights, delivery.samples, slack, access.protocol.shape)
         return Reconstructions(x, delivery.clients, crafted - started, time.perf_counter() - received)
 
 
-def finer(by_bias: Tensor, by_brightness: Tensor, bins: Bins, samples: int) -> Tensor:
-    """Of two readings of the bins' weights, shape (k,), the one with the smaller relative error in each bin.
-
-    Both have the noise that empty bins show; that by brightness is off by up to half a bin besides.
-    """
-    strength = by_brightness.abs().clamp(min=TINY)
-    bias_error = noise_level(by_bias, samples) / strength
-    brightness_error = noise_level(by_brightness, samples) / strength + bins.halves / bins.centres.clamp(
-        min=TINY
-    )
-    return torch.where(bias_error < brightness_error, by_bias, by_brightness)
+def within_bins(sums: Tensor, weights: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    """The weights, shape (k,), moved to where the brightness of each bin's quotient is within its bounds."""
+    total = sums.mean(1)
+    brightness = total / weights
+    possible = brightness.clamp(*bounds)
+    return torch.where(brightness == possible, weights, (total / possible).nan_to_num(0, 0, 0))

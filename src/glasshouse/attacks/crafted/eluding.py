@@ -1,0 +1,152 @@
+"""Model inconsistency (Pasquini et al. 2022): only one client's gradient is left in the sum.
+
+All clients but the target get a model with a shut layer: biases so low that the ReLU after it passes nothing.
+Nothing before the layer moves then, nor do the head's weights, whose inputs are zero. Of what the others send
+only the head's bias is not zero, so all other weights in the sum moved as the target's did, times its share.
+
+The others' labels show in that bias, and it cannot be cleaned of them: cross-entropy is linear in the label.
+The head's weights can tell the target's labels instead. In a first round the target's features are made
+constant and one class saturated, so each row of the head grows with the count of its class (as in
+`saturated-head`).
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glasshouse.access import BlindServerAccess, Protocol
+from glasshouse.attacks.attack import Attack, Knowledge, Reconstructions
+from glasshouse.attacks.crafted.gates import Gate, find_gate, shut
+from glasshouse.attacks.crafted.saturated_head import decode_growth
+from glasshouse.attacks.inversion.cosine import affordable_steps, invert
+from glasshouse.attacks.inversion.options import check_inversion
+from glasshouse.attacks.inversion.updates import AVERAGED, mean_decay, mean_gradient, training_network
+from glasshouse.attacks.labels.counts import effective_lr
+from glasshouse.attacks.labels.head import Head, find_head, whole_counts
+from glasshouse.errors import BadInput
+from glasshouse.federation.updates import Delivery
+
+SATURATED = 1000.0
+"""A bias of the head that leaves the other classes no probability."""
+
+FEATURE = 4.0
+"""What the target's features are while its labels are counted: well above what a shortcut may add to them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eluding(Attack):
+    """Sends one client a live model and the others a dead one, and inverts what is left of the sum.
+
+    Of a client with more than `most` images, `most` are sought that explain its gradient together. `steps`
+    null takes as many as about a minute allows; more give better images.
+    """
+
+    target: int = 0
+    most: int = 8
+    steps: int | None = None
+    restarts: int = 1
+    tv: float = 0.02
+    family = "reconstruction"
+    needs = (BlindServerAccess,)
+
+    def __post_init__(self) -> None:
+        if self.target < 0:
+            raise BadInput(f"eluding target = {self.target} is no client; clients are numbered from 0")
+        if self.most < 1:
+            raise BadInput(f"eluding most = {self.most} is out of range; it must be at least 1")
+        check_inversion("eluding", self.steps, self.restarts, self.tv)
+
+    def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
+        if self.target >= len(access.sizes):
+            raise BadInput(
+                f"eluding target = {self.target}, but there are {len(access.sizes)} clients; "
+                "they are numbered from 0"
+            )
+        began = time.perf_counter()
+        protocol, live, held = access.protocol, access.current, access.sizes[self.target]
+        head = find_head(protocol)
+        gate = find_gate(protocol, live, head)
+        dead = shut(protocol, live, gate)
+        counting = counting_model(protocol, live, head, gate)
+        offline = time.perf_counter() - began
+
+        everyone = range(len(access.sizes))
+        first = access.exchange(dead, everyone, apart={self.target: counting})
+        second = access.exchange(dead, everyone, apart={self.target: live})
+        if not all(self.target in delivery.clients for delivery in (first, second)):
+            note = f"client {self.target} was not among those that sent an update"
+            return Reconstructions(torch.empty(0, *protocol.shape), (self.target,), offline, 0.0, note)
+
+        began = time.perf_counter()
+        counts = target_labels(protocol, head, self.own_update(access, first, dead), held)
+        gradient = mean_gradient(protocol, live, self.own_update(access, second, dead), held)
+        count = min(held, self.most)
+        labels = torch.from_numpy(np.repeat(np.arange(protocol.classes), whole_counts(counts, count)))
+        images = invert(
+            training_network(protocol, live),
+            protocol.layout,
+            gradient,
+            labels,
+            protocol.shape,
+            steps=self.steps or affordable_steps(protocol.layout, count),
+            restarts=self.restarts,
+            tv=self.tv,
+            known=unpolluted(protocol, head, gate),
+            rng=rng,
+        )
+        return Reconstructions(
+            images, (self.target,), offline, time.perf_counter() - began, self._note(protocol, held)
+        )
+
+    def own_update(self, access: BlindServerAccess, delivery: Delivery, dead: Tensor) -> Tensor:
+        """The target's update, shape (P,); all clients have moved the head's bias, and the buffers."""
+        total = delivery.mean * (delivery.samples / access.sizes[self.target])
+        others = [access.sizes[client] for client in delivery.clients if client != self.target]
+        drift = mean_decay(access.protocol, dead, others)
+        return total - drift * (sum(others) / access.sizes[self.target])
+
+    def _note(self, protocol: Protocol, held: int) -> str | None:
+        words = [AVERAGED] if protocol.recipe.total_steps(held) > 1 else []
+        if held > self.most:
+            words.append(f"{self.most} images were sought to explain the gradient of {held}")
+        return "; ".join(words) or None
+
+
+def counting_model(protocol: Protocol, live: Tensor, head: Head, gate: Gate) -> Tensor:
+    """A model with constant features that always answers class 0, so that the head's rows count labels."""
+    crafted = live.clone()
+    named = protocol.layout.named(crafted)
+    named[gate.weight].zero_()
+    named[gate.bias].fill_(FEATURE)
+    named[head.weight].zero_()
+    named[head.bias].zero_()
+    named[head.bias][0] = SATURATED
+    return crafted
+
+
+def target_labels(protocol: Protocol, head: Head, delta: Tensor, held: int) -> np.ndarray:
+    """The target's label counts from its update of the counting model, shape (classes,).
+
+    Exact where the features are constant; where a shortcut adds to them the counts are only near.
+    """
+    growth: np.ndarray = protocol.layout.named(delta)[head.weight].double().mean(1).numpy() / FEATURE
+    exact = decode_growth(growth, protocol.recipe, held)
+    if exact is not None:
+        return exact
+    counts = np.maximum(growth * held / effective_lr(protocol.recipe, held), 0)
+    counts[0] = max(0.0, held - counts[1:].sum())
+    return whole_counts(counts, held)
+
+
+def unpolluted(protocol: Protocol, head: Head, gate: Gate) -> Tensor:
+    """Which entries of the sum only the target moved, bool of shape (P,)."""
+    known = torch.zeros(protocol.layout.size, dtype=torch.bool)
+    known[: protocol.layout.trainable] = True
+    protocol.layout.named(known)[head.bias].fill_(False)
+    if protocol.recipe.weight_decay:
+        # It moves the others' shut gates by more than single precision can tell from the target's step.
+        protocol.layout.named(known)[gate.bias].fill_(False)
+    return known

@@ -1,0 +1,315 @@
+"""Fishing for user data (Wen et al. 2022): a crafted head that leaves one sample in the gradient of many.
+
+Class fishing. One class is saturated and only the target class keeps its row of the head. The answer then
+does not depend on the image, and only samples of the target class pass any gradient on to the layers below.
+The head's biases count the labels on the way (as in `saturated-head`).
+
+Feature fishing. Where the class has several samples, the head looks at one of its inputs alone, and the bias
+of that input's own neuron is a threshold: samples below it are silent. A search over rounds raises and lowers
+it until one sample is left, which shows in the gradient of that bias: all samples that pass add the same.
+(A threshold in the softmax itself would not do: cross-entropy is linear in the label, so where samples of the
+target class fall silent those of the others become loud.)
+"""
+
+import time
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glasshouse.access import BlindServerAccess
+from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
+from glasshouse.attacks.crafted.gates import Gate, find_gate
+from glasshouse.attacks.inversion.cosine import affordable_steps, invert
+from glasshouse.attacks.inversion.options import check_inversion
+from glasshouse.attacks.inversion.updates import AVERAGED, frozen_network, mean_decay
+from glasshouse.attacks.labels.counts import effective_lr
+from glasshouse.attacks.labels.head import Head, find_head
+from glasshouse.data.images import Images
+from glasshouse.errors import BadInput
+from glasshouse.federation.updates import Delivery
+from glasshouse.learning.layout import write_vector
+
+LONE = 0.2
+"""How far from 1 a count may be that stands for one sample."""
+
+AUXILIARY = 256
+"""Auxiliary images that are looked at for a feature and its quantiles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fishing(Attack):
+    """Sends models that silence all samples but one, and inverts its gradient.
+
+    It fishes for class `label`; null takes the class with the fewest samples. After `rounds` rounds it gives
+    up the search. The target's row of the head is scaled by `strength`, and a rival class saturated by `bias`
+    (0.5 and 1000, as the attack was published). `steps` null takes as many as about a minute allows; more
+    give better images.
+    """
+
+    label: int | None = None
+    rounds: int = 16
+    strength: float = 0.5
+    bias: float = 1000.0
+    steps: int | None = None
+    restarts: int = 1
+    tv: float = 0.02
+    family = "reconstruction"
+    needs = (BlindServerAccess,)
+    told = ("auxiliary",)
+
+    def __post_init__(self) -> None:
+        if self.label is not None and self.label < 0:
+            raise BadInput(f"fishing label = {self.label} is no class; classes are numbered from 0")
+        if self.rounds < 2:
+            raise BadInput(f"fishing rounds = {self.rounds} is out of range; it must be at least 2")
+        if not 0 < self.strength <= 100:
+            raise BadInput(f"fishing strength = {self.strength} is out of range; it must lie in (0, 100]")
+        if not 200 <= self.bias <= 1e6:
+            raise BadInput(f"fishing bias = {self.bias} is out of range; it must lie in [200, 1e6]")
+        check_inversion("fishing", self.steps, self.restarts, self.tv)
+
+    def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
+        assert knowledge.auxiliary is not None
+        protocol = access.protocol
+        if self.label is not None and self.label >= protocol.classes:
+            raise BadInput(f"fishing label = {self.label}, but there are {protocol.classes} classes")
+        began = time.perf_counter()
+        pond = Pond(access, find_head(protocol), self.strength, self.bias)
+        offline = time.perf_counter() - began
+
+        counts = pond.label_counts()
+        label = self._rarest(counts) if self.label is None else self.label
+        if counts[label] < 1 - LONE:
+            return pond.nothing(offline, f"no client holds a sample of class {label}")
+        if abs(counts[label] - 1) < LONE:
+            catch: Catch | None = pond.fish_class(label)
+        else:
+            began = time.perf_counter()
+            line = pond.choose_feature(knowledge.auxiliary, label, counts[label])
+            offline += time.perf_counter() - began
+            catch = pond.fish_feature(line, self.rounds - 1)
+        if catch is None:
+            return pond.nothing(
+                offline, f"no single sample of class {label} was left after {pond.rounds} rounds"
+            )
+
+        began = time.perf_counter()
+        image = invert(
+            catch.network,
+            protocol.layout,
+            catch.gradient,
+            torch.tensor([label]),
+            protocol.shape,
+            steps=self.steps or affordable_steps(protocol.layout, 1),
+            restarts=self.restarts,
+            tv=self.tv,
+            known=catch.known,
+            rng=rng,
+        )
+        return Reconstructions(
+            image, catch.clients, offline, time.perf_counter() - began, pond.note(f"class {label}")
+        )
+
+    def _rarest(self, counts: np.ndarray) -> int:
+        return int(np.where(counts > 1 - LONE, counts, np.inf).argmin())
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A neuron before the head and, rising, the values it has on auxiliary images of the target class."""
+
+    label: int
+    gate: Gate
+    neuron: int
+    values: np.ndarray
+    samples: float
+
+
+@dataclass(frozen=True, eq=False)
+class Catch:
+    """The gradient of one sample, shape (P,), up to scale, and the network that it is a gradient of.
+
+    `known`, bool of shape (P,), marks the entries that no other sample has moved.
+    """
+
+    gradient: Tensor
+    known: Tensor
+    network: torch.nn.Module
+    clients: tuple[int, ...]
+
+
+class Pond:
+    """The clients, as a server sees them that sends crafted heads; `rounds` counts its rounds."""
+
+    def __init__(self, access: BlindServerAccess, head: Head, strength: float, bias: float) -> None:
+        self._access, self._protocol, self._head = access, access.protocol, head
+        self._strength, self._bias = strength, bias
+        self.rounds = 0
+
+    def label_counts(self) -> np.ndarray:
+        """How many samples of each class there are, shape (classes,); exact for one local step."""
+        sent, delivery = self._send(self.craft(None))
+        growth = self._gradient(sent, delivery, self._head.bias).neg().double().numpy()
+        counts: np.ndarray = growth * delivery.samples
+        counts[0] = delivery.samples - counts[1:].sum()
+        return counts
+
+    def fish_class(self, label: int) -> Catch | None:
+        """What the only sample of `label` sends, if it still is the only one."""
+        row = self._named(self._access.current)[self._head.weight][label]
+        sent, delivery = self._send(self.craft(label, row * self._strength))
+        caught = -self._gradient(sent, delivery, self._head.bias)[label] * delivery.samples
+        return self._landed(sent, sent, delivery, label) if abs(caught - 1) < LONE else None
+
+    def choose_feature(self, auxiliary: Images, label: int, samples: float) -> Line:
+        """The neuron before the head that auxiliary images differ in most, with its values on them."""
+        gate = find_gate(self._protocol, self._access.current, self._head)
+        if not gate.linear:
+            raise CannotRun(
+                f"class {label} has {samples:.0f} samples, and the network has no linear layer "
+                "before its head whose biases could part them"
+            )
+        outputs = self._outputs(gate, auxiliary[:AUXILIARY])
+        neuron = int(outputs.std(0).argmax())
+        own = auxiliary.y[:AUXILIARY] == label
+        values = outputs[own if own.sum() > 1 else slice(None), neuron]
+        return Line(label, gate, neuron, np.sort(values.double().numpy()), samples)
+
+    def fish_feature(self, line: Line, rounds: int) -> Catch | None:
+        """What the sample with the highest value sends alone, or None if it was not found in time."""
+        thresholds = _Thresholds(line.values, line.samples)
+        for _ in range(rounds):
+            sent, delivery = self._send(self.craft_gate(line, thresholds.next()))
+            passed = self._gradient(sent, delivery, line.gate.bias)[line.neuron].item()
+            count = -passed * delivery.samples / self._strength
+            if abs(count - 1) < LONE:
+                # With the gate open every image has a gradient, wherever the inversion begins. The head's row
+                # hears the silent samples too, but through a shut gate they reach nothing below it.
+                return self._landed(sent, self.craft_gate(line, None), delivery, None)
+            thresholds.narrow(too_low=count > 1)
+        return None
+
+    def craft(self, label: int | None, row: Tensor | None = None) -> Tensor:
+        """A model whose answer is fixed and whose head has but one row, that of `label`; shape (P,)."""
+        crafted = self._access.current.clone()
+        named = self._named(crafted)
+        named[self._head.weight].zero_()
+        named[self._head.bias].zero_()
+        named[self._head.bias][1 if label == 0 else 0] = self._bias
+        if label is not None and row is not None:
+            named[self._head.weight][label] = row
+        return crafted
+
+    def craft_gate(self, line: Line, threshold: float | None) -> Tensor:
+        """A model whose head looks at one neuron, which is silent below `threshold`, or never (null)."""
+        row = torch.zeros_like(self._named(self._access.current)[self._head.weight][line.label])
+        row[line.neuron] = self._strength
+        crafted = self.craft(line.label, row)
+        bias = self._named(crafted)[line.gate.bias]
+        if threshold is None:
+            # As far up as the saturated class allows: the answer must stay fixed.
+            threshold = -self._bias / (4 * self._strength)
+        bias[line.neuron] -= threshold
+        return crafted
+
+    def unpolluted(self, label: int | None) -> Tensor:
+        """The entries that silent samples leave alone: all but the head, save its row `label` if given."""
+        known = torch.zeros(self._protocol.layout.size, dtype=torch.bool)
+        known[: self._protocol.layout.trainable] = True
+        named = self._named(known)
+        for name in (self._head.weight, self._head.bias):
+            named[name].fill_(False)
+        if label is not None:
+            named[self._head.weight][label] = True
+        return known
+
+    def nothing(self, offline: float, reason: str) -> Reconstructions:
+        """No image, and why."""
+        nobody = torch.empty(0, *self._protocol.shape)
+        return Reconstructions(nobody, tuple(range(len(self._access.sizes))), offline, 0.0, self.note(reason))
+
+    def note(self, words: str) -> str:
+        """`words` with the number of rounds and what was approximated."""
+        said = f"{words}, {self.rounds} rounds"
+        return f"{said}; {AVERAGED}" if self._steps() > 1 else said
+
+    def _send(self, vector: Tensor) -> tuple[Tensor, Delivery]:
+        self.rounds += 1
+        return vector, self._access.exchange(vector, range(len(self._access.sizes)))
+
+    def _landed(self, sent: Tensor, seen: Tensor, delivery: Delivery, label: int | None) -> Catch:
+        sizes = self._sizes(delivery)
+        gradient = mean_decay(self._protocol, sent, sizes) - delivery.mean
+        network = frozen_network(self._protocol, seen, delivery.mean, max(sizes))
+        return Catch(gradient, self.unpolluted(label), network, delivery.clients)
+
+    def _gradient(self, sent: Tensor, delivery: Delivery, name: str) -> Tensor:
+        """The mean gradient of the parameter `name` over all samples."""
+        sizes = self._sizes(delivery)
+        scale = sum(size * effective_lr(self._protocol.recipe, size) for size in sizes) / delivery.samples
+        moved = delivery.mean - mean_decay(self._protocol, sent, sizes)
+        return -self._named(moved)[name] / scale
+
+    def _sizes(self, delivery: Delivery) -> list[int]:
+        return [self._access.sizes[client] for client in delivery.clients]
+
+    def _outputs(self, gate: Gate, images: Images) -> Tensor:
+        """What the gate's neurons give before their ReLU, shape (N, width), in batches like the clients'."""
+        network, kept = deepcopy(self._protocol.architecture), []
+        write_vector(network, self._access.current)
+        network.train()
+        layer = network.get_submodule(gate.layer)
+        layer.register_forward_hook(lambda _, __, output: kept.append(output))
+        size = self._protocol.recipe.batch(int(np.median(self._access.sizes)))
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            for chunk in _even(images.x, max(2, size)):
+                network(chunk)
+        return torch.cat(kept)
+
+    def _named(self, vector: Tensor) -> dict[str, Tensor]:
+        return self._protocol.layout.named(vector)
+
+    def _steps(self) -> int:
+        return max(self._protocol.recipe.total_steps(size) for size in self._access.sizes)
+
+
+class _Thresholds:
+    """A search for a value that just one of the samples exceeds, by the quantiles of auxiliary values."""
+
+    def __init__(self, values: np.ndarray, samples: float) -> None:
+        self._values, self._samples = values, samples
+        self._low, self._high, self._last = -np.inf, np.inf, np.nan
+        self._reach = max(float(np.ptp(values)), 1e-6)
+
+    def next(self) -> float:
+        """The next threshold to try."""
+        self._last = self._first() if np.isnan(self._last) else self._between()
+        return self._last
+
+    def narrow(self, *, too_low: bool) -> None:
+        """Learn that the last threshold let more than one sample through, or none."""
+        if too_low:
+            self._low = self._last
+        else:
+            self._high = self._last
+
+    def _first(self) -> float:
+        return float(np.quantile(self._values, max(0.0, 1 - 1 / self._samples)))
+
+    def _between(self) -> float:
+        inside = self._values[(self._values > self._low) & (self._values < self._high)]
+        if len(inside):
+            return float(np.median(inside))
+        if np.isfinite(self._low) and np.isfinite(self._high):
+            return (self._low + self._high) / 2
+        self._reach *= 2
+        return self._low + self._reach / 2 if np.isfinite(self._low) else self._high - self._reach / 2
+
+
+def _even(x: Tensor, size: int) -> Iterator[Tensor]:
+    """Batches of nearly `size` images, none of which has just one."""
+    yield from x.tensor_split(max(1, len(x) // size))

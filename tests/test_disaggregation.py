@@ -1,0 +1,271 @@
+"""Attacks that single out one client or one sample in a sum, and the inversion they end in."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import CLASSES, SHAPE, make_images, make_model, make_plain_model, make_split
+from torch import nn
+
+from glasshouse.access import BlindServerAccess
+from glasshouse.attacks import ATTACKS
+from glasshouse.attacks.attack import CannotRun, Knowledge
+from glasshouse.attacks.crafted.eluding import Eluding, counting_model, target_labels, unpolluted
+from glasshouse.attacks.crafted.fishing import Fishing, Pond
+from glasshouse.attacks.crafted.gates import find_gate, shut
+from glasshouse.attacks.inversion.cosine import invert, total_variation
+from glasshouse.attacks.inversion.updates import mean_gradient
+from glasshouse.attacks.labels.head import find_head
+from glasshouse.auditing.grants import Grantor
+from glasshouse.data.split import Split
+from glasshouse.errors import BadInput
+from glasshouse.federation.channels.channel import Ideal, RoundFailed
+from glasshouse.federation.federation import Federation
+from glasshouse.federation.history import History
+from glasshouse.learning.cpu import laid_out
+from glasshouse.learning.fit import fit
+from glasshouse.learning.layout import Layout, read_vector
+from glasshouse.learning.recipe import Recipe
+from glasshouse.learning.seeds import derive
+
+ONE_STEP = Recipe(epochs=1, batch_size=0, lr=0.1)
+
+
+def make_access(engine, *, model=None, split=None, recipe=ONE_STEP):
+    """A crafting server that sees exact sums, in front of clients that have not trained yet."""
+    model, split = model or make_plain_model(), split or make_split((8, 12, 12))
+    federation = Federation(model, split, recipe, engine=engine, channel=Ideal())
+    return Grantor(model, federation, History(read_vector(model)), []).grant(BlindServerAccess)
+
+
+def gradient_of(network, images, labels):
+    """The gradient of the mean cross-entropy as one vector, zero for buffers."""
+    loss = F.cross_entropy(network(images), labels)
+    parts = torch.autograd.grad(loss, list(network.parameters()))
+    flat = torch.cat([part.flatten() for part in parts])
+    return torch.cat([flat, torch.zeros(Layout.of(network).size - len(flat))])
+
+
+def psnr(x, y):
+    return -10 * torch.log10((x - y).square().mean()).item()
+
+
+def smooth_network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Sigmoid(), nn.Linear(32, CLASSES))
+
+
+def generator():
+    return torch.Generator().manual_seed(0)
+
+
+def test_the_gradient_of_one_image_gives_it_away():
+    network, images = smooth_network(), make_images(3)
+    x, y = images.x[2:], images.y[2:]
+    seen = gradient_of(network, x, y)
+    found = invert(
+        network, Layout.of(network), seen, y, SHAPE, steps=500, restarts=2, tv=0.0, rng=generator()
+    )
+    assert found.shape == x.shape
+    assert 0 <= found.min() <= found.max() <= 1
+    assert psnr(found, x) > 20
+
+
+def test_an_inversion_ignores_the_entries_that_others_have_moved():
+    network, images = smooth_network(), make_images(3)
+    layout, (x, y) = Layout.of(network), (images.x[1:2], images.y[1:2])
+    seen, known = gradient_of(network, x, y), torch.ones(Layout.of(network).size, dtype=torch.bool)
+    layout.named(known)["3.bias"].fill_(False)
+    layout.named(seen)["3.bias"].fill_(1e6)
+    found = invert(network, layout, seen, y, SHAPE, steps=800, tv=0.0, known=known, rng=generator())
+    assert psnr(found, x) > 20
+
+
+def test_an_inversion_leaves_batch_norm_as_it_was():
+    network = make_model().train()
+    before = read_vector(network)
+    seen, labels = torch.randn(len(before)), make_images(4).y
+    invert(network, Layout.of(network), seen, labels, SHAPE, steps=3, rng=generator())
+    assert torch.equal(read_vector(network), before)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 5])
+def test_total_variation_is_that_of_a_channel_whatever_their_number(channels):
+    ramp = torch.arange(6.0).expand(1, 1, 4, 6) / 10
+    assert total_variation(ramp.expand(2, channels, 4, 6)).item() == pytest.approx(0.1)
+    assert total_variation(ramp.mT.expand(2, channels, 6, 4)).item() == pytest.approx(0.1)
+
+
+def lenet_like():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(),
+        nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, CLASSES),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("recipe", [
+    ONE_STEP,
+    Recipe(epochs=2, batch_size=4, lr=0.05, momentum=0.5, weight_decay=0.01),
+])  # fmt: skip
+@pytest.mark.parametrize("network", [make_plain_model, lenet_like, make_model])
+def test_eluding_leaves_the_targets_own_update_in_the_sum(engine, network, recipe):
+    model, split = network(), make_split((8, 12, 12))
+    target = 1
+    access = make_access(engine, model=model, split=split, recipe=recipe)
+    protocol, head = access.protocol, find_head(access.protocol)
+    gate = find_gate(protocol, access.current, head)
+    dead = shut(protocol, access.current, gate)
+    delivery = access.exchange(dead, range(3), apart={target: access.current})
+    seen = Eluding(target=target).own_update(access, delivery, dead)
+
+    # The first round of a crafting server has this number, and its seed follows from it.
+    seed = derive(derive(0, "round", 1_000_000), "client", target)
+    alone = fit(laid_out(network()), access.current, split.client(target), recipe, seed) - access.current
+    known = unpolluted(protocol, head, gate)
+    assert known.sum() >= protocol.layout.trainable - CLASSES - 16
+    scale = alone[known].abs().max()
+    assert (seen - alone)[known].abs().max() < 2e-5 * scale
+
+
+def test_the_targets_labels_are_counted_although_the_others_drown_its_bias(engine):
+    split = make_split((9, 30, 30))
+    access = make_access(engine, split=split)
+    protocol, head = access.protocol, find_head(access.protocol)
+    gate = find_gate(protocol, access.current, head)
+    dead = shut(protocol, access.current, gate)
+    counting = counting_model(protocol, access.current, head, gate)
+    delivery = access.exchange(dead, range(3), apart={0: counting})
+    counts = target_labels(protocol, head, Eluding().own_update(access, delivery, dead), 9)
+    assert counts.tolist() == split.client(0).label_counts().tolist()
+
+
+def test_one_step_of_an_update_is_the_gradient(engine):
+    access = make_access(engine, recipe=Recipe(epochs=1, batch_size=0, lr=0.1, weight_decay=0.1))
+    split = make_split((8, 12, 12))
+    delivery = access.exchange(access.current, [1])
+    own = split.client(1)
+    expected = gradient_of(make_plain_model(), own.x, own.y)
+    found = mean_gradient(access.protocol, access.current, delivery.mean, len(own))
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_eluding_returns_images_of_its_target_alone(engine):
+    evidence = Eluding(target=2, most=3, steps=5).run(make_access(engine), Knowledge(), generator())
+    assert evidence.clients == (2,)
+    assert evidence.x.shape == (3, *SHAPE)
+    assert "3 images were sought to explain the gradient of 12" in evidence.note
+
+
+def fishing_split():
+    """Three clients with 32 images; every class but one has several, that one a single image."""
+    images = make_images(200)
+    few = np.flatnonzero(images.y.numpy() == 3)
+    many = np.flatnonzero(images.y.numpy() != 3)
+    parts = many[:10], np.append(many[10:20], few[0]), many[20:31]
+    rest = np.setdiff1d(np.arange(200), np.concatenate(parts))
+    return Split(images, parts, rest[:40], rest[40:120], rest[120:]), int(few[0])
+
+
+def cosine(first, second, known):
+    return F.cosine_similarity(first[known], second[known], dim=0).item()
+
+
+@pytest.mark.parametrize("network", [make_plain_model, lenet_like])
+def test_class_fishing_leaves_the_gradient_of_the_only_sample_of_its_class(engine, network):
+    split, lone = fishing_split()
+    pond = make_pond(make_access(engine, model=network(), split=split))
+    counts = pond.label_counts()
+    assert np.allclose(counts, split.images("members").label_counts().numpy(), atol=1e-3)
+    catch = pond.fish_class(3)
+    assert catch is not None
+    expected = gradient_of(catch.network, split.pool.x[[lone]], split.pool.y[[lone]])
+    assert cosine(catch.gradient, expected, catch.known) > 0.999
+
+
+@pytest.mark.parametrize("network", [make_plain_model, lenet_like])
+def test_feature_fishing_leaves_the_gradient_of_one_of_many(engine, network):
+    split, _ = fishing_split()
+    pond = make_pond(make_access(engine, model=network(), split=split))
+    own = np.flatnonzero(split.pool.y[split.members].numpy() == 1)
+    assert len(own) > 5
+    line = pond.choose_feature(split.images("auxiliary"), 1, float(len(own)))
+    catch = pond.fish_feature(line, 20)
+    assert catch is not None
+    members = split.images("members")
+    near = [
+        cosine(catch.gradient, gradient_of(catch.network, members.x[[k]], members.y[[k]]), catch.known)
+        for k in own
+    ]
+    assert max(near) > 0.95
+    assert sorted(near)[-2] < max(near)
+
+
+def make_pond(access):
+    return Pond(access, find_head(access.protocol), 0.5, 1000.0)
+
+
+def test_fishing_lands_an_image_and_says_how_many_rounds_it_took(engine):
+    split, lone = fishing_split()
+    access = make_access(engine, model=smooth_hidden(), split=split)
+    told = Knowledge(auxiliary=split.images("auxiliary"))
+    evidence = Fishing(steps=800, tv=0.0).run(access, told, generator())
+    assert evidence.clients == (0, 1, 2)
+    assert "class 3, 2 rounds" in evidence.note
+    assert psnr(evidence.x, split.pool.x[[lone]]) > 20
+
+
+def smooth_hidden():
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 48), nn.Sigmoid(), nn.Linear(48, 16), nn.ReLU(), nn.Linear(16, CLASSES)
+    )
+
+
+def test_fishing_without_fish_comes_home_empty(engine):
+    images = make_images(200)
+    caught = np.flatnonzero(images.y.numpy() < 3)
+    rest = np.setdiff1d(np.arange(200), caught[:20])
+    split = Split(images, (caught[:10], caught[10:20]), rest[:20], rest[20:100], rest[100:])
+    told = Knowledge(auxiliary=split.images("auxiliary"))
+    evidence = Fishing(label=3).run(make_access(engine, split=split), told, generator())
+    assert len(evidence.x) == 0
+    assert "no client holds a sample of class 3" in evidence.note
+
+
+@pytest.mark.parametrize("attack", [Fishing(steps=2), Eluding(steps=2)])
+def test_a_refused_round_is_not_swallowed(engine, attack):
+    access = make_access(engine)
+
+    def refuse(vector, clients, apart=None):
+        raise RoundFailed("every client refused the model: dead layer")
+
+    refusing = BlindServerAccess(access.protocol, access.current, access.sizes, refuse)
+    with pytest.raises(RoundFailed, match="dead layer"):
+        attack.run(refusing, Knowledge(auxiliary=make_images(20)), generator())
+
+
+@pytest.mark.parametrize("attack", [Fishing(steps=2), Eluding(steps=2)])
+def test_disaggregation_says_why_it_does_not_apply(engine, attack):
+    told = Knowledge(auxiliary=make_images(40, seed=1))
+    with pytest.raises(CannotRun, match="adam"):
+        attack.run(make_access(engine, recipe=Recipe(optimiser="adam", lr=0.01)), told, generator())
+    tanh = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, CLASSES))
+    with pytest.raises(CannotRun, match="ReLU"):
+        attack.run(make_access(engine, model=tanh), told, generator())
+
+
+@pytest.mark.parametrize("spec", [
+    "eluding(target=-1)", "eluding(most=0)", "eluding(steps=0)", "eluding(tv=-1)", "eluding(restarts=0)",
+    "fishing(label=-1)", "fishing(rounds=1)", "fishing(strength=0)", "fishing(bias=1)", "fishing(steps=0)",
+])  # fmt: skip
+def test_bad_options_are_refused_in_one_line(spec):
+    with pytest.raises(BadInput, match=r"is out of range|is no c") as refusal:
+        ATTACKS.make(spec)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("attack", [Fishing(label=CLASSES), Eluding(target=3)])
+def test_a_target_that_is_not_there_is_refused(engine, attack):
+    with pytest.raises(BadInput, match="but there are"):
+        attack.run(make_access(engine), Knowledge(auxiliary=make_images(20)), generator())

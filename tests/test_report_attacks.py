@@ -103,7 +103,8 @@ def test_a_detail_leads_only_where_nothing_else_leaks() -> None:
     rare = a_row(metric="tpr-at-0.1%-fpr", value=0.05, low=0.03, high=0.07, chance=0.001)
     [card] = cards(pooled(map(from_row, [quiet, rare])))
     assert card.answers[0].lead.row.metric == "tpr-at-0.1%-fpr"
-    assert [m.row.metric for m in card.answers[0].lines[0].others] == ["tpr-at-0.1%-fpr"]
+    assert card.answers[0].lines[0].lead is card.answers[0].lead
+    assert [m.row.metric for m in card.answers[0].lines[0].others] == ["auc"]
     loud = a_row(value=0.6, low=0.57, high=0.63)
     [card] = cards(pooled(map(from_row, [loud, rare])))
     assert card.answers[0].lead.row.metric == "auc"

@@ -17,6 +17,7 @@ from glasshouse.report import write_report
 from glasshouse.report.answers import Answer, cards, noticed
 from glasshouse.report.caveats import assumptions_table
 from glasshouse.report.measure import pooled
+from glasshouse.report.spelling import interval, number
 from glasshouse.report.tradeoff import tradeoffs
 from glasshouse.report.words import ADVERSARIES
 
@@ -63,7 +64,8 @@ def test_exact_copies_lead_where_similar_images_would_do_as_well(tmp_path: Path)
     exact = a_rate(metric="near-exact-rate", value=0.03, low=0.02, high=0.05, chance=0.0)
     defended = {"defence": "clipping", "value": 0.0, "low": 0.0, "high": 0.004}
     rows = [alike, exact, alike | defended, exact | defended]
-    assert the_answer(alike, exact).lead.row.metric == "near-exact-rate"
+    answer = the_answer(alike, exact)
+    assert answer.lead.row.metric == answer.lines[0].lead.row.metric == "near-exact-rate"
     (trade,) = tradeoffs(pooled(map(from_row, rows)))
     assert [point.leak.judged for point in trade.points] == ["leak", "clear"]
     assert "rebuilds 3 of 100 training images almost exactly" in page_of(tmp_path, *rows)
@@ -139,3 +141,9 @@ def test_the_page_shows_reconstructions_under_their_attack_and_says_what_vetting
     assert "Would a client have noticed? scale-mia Yes: glasshouse vet flags the model it sent." in text
     assert "preparation 212.4 s" in text
     assert "reconstruction 0.041 s" in text
+
+
+def test_decibels_have_one_decimal_whatever_their_size() -> None:
+    assert interval(9.5442, 10.98, "dB") == "9.5 to 11.0 dB"
+    assert number(7.44, "dB") == "7.4 dB"
+    assert number(0.0413, "s") == "0.041 s"

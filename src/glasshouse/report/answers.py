@@ -18,7 +18,7 @@ from glasshouse.report.words import VETTING, Adversary, adversary_words, family_
 
 @dataclass(frozen=True)
 class Line:
-    """One attack in a card: its leading metric, the others, and what is worth knowing beside them.
+    """One attack in a card: the metric that leads, the others, and what is worth knowing beside them.
 
     `remark` is what was noted about the leading metric; `vetting` what a client could have noticed.
     """
@@ -115,12 +115,13 @@ def _answer(
     lines = []
     for head, (key, mine) in zip(heads, groups.items()):
         name = " · ".join([head.row.attack or family, *varying(measures, head.row)])
-        shown = [m for m in mine if m is not head and (m in main or m is lead)]
+        first = lead if lead in mine else head
+        shown = [m for m in mine if m is not first and m in main]
         further = beside.get(key, [])
         plain = tuple(m for m in further if not metric_words(m.row.metric).detail)
         vetting = next(iter(beside.get((VETTING, *key[1:]), [])), None)
         remark = _remark(head, [*mine, *further])
-        lines.append((lead not in mine, Line(name, head, tuple(shown), plain, remark, vetting)))
+        lines.append((lead not in mine, Line(name, first, tuple(shown), plain, remark, vetting)))
     # The attack that leads comes first, the others after it, the strongest first.
     lines.sort(key=lambda line: _reach(line[1].lead), reverse=True)
     lines.sort(key=lambda line: line[0])

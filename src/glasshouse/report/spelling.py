@@ -17,17 +17,14 @@ def of_hundred(share: float) -> str:
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """A number for experts: three decimals for shares, fewer for large ones, a dash when missing."""
-    if value is None:
-        return DASH
-    text = f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
-    return f"{text} {unit}".strip().replace("-", _MINUS)
+    """A number for experts: three decimals for shares, one for large ones and for dB, a dash when missing."""
+    return DASH if value is None else f"{_digits(value, unit)} {unit}".strip()
 
 
 def interval(low: float | None, high: float | None, unit: str = "") -> str:
     """An interval for experts, open where it has one end, a dash when it has none."""
     if low is not None and high is not None:
-        return f"{number(low)} to {number(high, unit)}"
+        return f"{_digits(low, unit)} to {number(high, unit)}"
     if low is not None:
         return f"at least {number(low, unit)}"
     return DASH if high is None else f"at most {number(high, unit)}"
@@ -41,3 +38,8 @@ def listed(names: Sequence[str]) -> str:
 def slug(*parts: str) -> str:
     """A name for a file or an id: letters, digits and hyphens."""
     return "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)))
+
+
+def _digits(value: float, unit: str) -> str:
+    text = f"{value:.1f}" if abs(value) >= 10 or unit == "dB" else f"{value:.3f}"
+    return text.replace("-", _MINUS)

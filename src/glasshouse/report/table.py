@@ -69,7 +69,7 @@ def findings_table(rows: Sequence[Finding], judged: Sequence[Measure]) -> Table:
                 *(text_cell(getattr(row, key)) for key in extra),
                 Cell(metric_words(row.metric).label, row.metric, (row.metric,)),
                 number_cell(row.value, unit),
-                interval_cell(row.low, row.high),
+                interval_cell(row.low, row.high, unit),
                 number_cell(row.chance, unit),
                 text_cell(row.n),
                 Cell(short, short, (full,), measure.judged if leaks(measure) else ""),
@@ -117,10 +117,10 @@ def number_cell(value: float | None, unit: str = "", mark: str = "") -> Cell:
     return Cell(number(value, unit), exact, (exact,), mark)
 
 
-def interval_cell(low: float | None, high: float | None) -> Cell:
+def interval_cell(low: float | None, high: float | None, unit: str = "") -> Cell:
     """A cell with an interval, sorted by its lower end, two columns in the CSV."""
     ends = ("" if low is None else repr(low), "" if high is None else repr(high))
-    return Cell(interval(low, high), ends[0], ends)
+    return Cell(interval(low, high, unit), ends[0], ends)
 
 
 def measure_cell(measure: Measure | None) -> Cell:

@@ -82,7 +82,7 @@ def robbing(
 
 
 class Slots(nn.Module):
-    """LOKI's front: a convolution with a slot of channels for each client, then an imprint, then `network`."""
+    """LOKI's front: a convolution with a slot of channels for each client, an imprint, then `network`."""
 
     def __init__(self, network: nn.Module, shape: tuple[int, int, int], clients: int, bins: int) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ def class_fishing(network: nn.Module, *, target: int = 0, row: float = 0.5, bias
 def feature_fishing(
     network: nn.Module, images: Tensor, *, target: int = 0, steepness: float = 300.0, seed: int = 0
 ):
-    """Fishing for a feature: the target's row tests one feature of the last layer's input with a steep step."""
+    """Fishing for a feature: the target's row tests one feature of the last layer's input steeply."""
     model = deepcopy(network).eval()
     head = _linears(model)[-1]
     features: list[Tensor] = []
@@ -150,14 +150,9 @@ def feature_fishing(
 
 @torch.no_grad()
 def eluding(network: nn.Module, *, depth: float = 1000.0):
-    """Eluding secure aggregation: what the non-targets get, with a layer before a ReLU that nothing passes."""
+    """Eluding secure aggregation: what non-targets get, with a layer before a ReLU that nothing passes."""
     model = deepcopy(network)
-    biased = [
-        module
-        for module in model.modules()
-        if isinstance(module, (nn.Linear, nn.Conv2d, nn.BatchNorm2d)) and module.bias is not None
-    ]
-    hidden = _linears(model)[:-1] or [module for module in biased if isinstance(module, nn.BatchNorm2d)]
+    hidden = _linears(model)[:-1] or [each for each in model.modules() if isinstance(each, nn.BatchNorm2d)]
     hidden[-1].bias.fill_(-depth)
     return model
 
@@ -176,7 +171,7 @@ def saturated_head(network: nn.Module, *, bias: float = 1000.0):
 def disguised(
     model: nn.Module, layer: str, after: str, *, noise: float = 0.01, honest: float = 0.0, seed: int = 0
 ):
-    """Permute the neurons between two linear layers, scale and blur their rows, replace a share by honest ones."""
+    """Permute the neurons between two linear layers, scale and blur them, put honest ones in their place."""
     model = deepcopy(model)
     rng = torch.Generator().manual_seed(seed)
     first, second = model.get_submodule(layer), model.get_submodule(after)

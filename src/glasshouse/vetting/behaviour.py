@@ -10,13 +10,13 @@ from glasshouse.vetting.probing import Probe
 from glasshouse.vetting.sign import Sign
 
 SHARED = 4
-"""Rows that sum fewer samples than this do not count as isolating one: honest networks have such pairs."""
+"""Rows that sum fewer samples than this, or all but few, differ by one sample in honest networks too."""
 
 CONTAMINATION = 0.05
 """What may be left of all other samples beside an isolated one, as energy relative to its own."""
 
-ISOLATED = 4
-"""As many samples isolated in one layer are no chance."""
+ISOLATED = 8
+"""As many samples isolated in one layer are no chance: honest networks stay at 3 or below."""
 
 SATURATED = 50.0
 """Biases of the last layer this far apart decide a class, e^50 to one, before any image is seen."""
@@ -53,12 +53,14 @@ def isolated(signals: Tensor) -> set[int]:
     A row's gradient sums the samples that activate it. Two rows isolate sample n if one sums the same
     samples as the other, in the same proportions, and n besides: then a multiple of the one taken from the
     other leaves n, and what is left of the others is its contamination (energy, relative to n's).
+    Rows that sum nearly none or nearly all of the samples are left out.
     """
+    few = max(SHARED, len(signals) // 8)
     signals = signals.double() / signals.abs().max().clamp_min(torch.finfo(signals.dtype).tiny)
     active = signals != 0
     sizes = active.sum(0)
     found: set[int] = set()
-    for size in range(SHARED, len(signals)):
+    for size in range(few, len(signals) - few):
         fewer, more = (sizes == size).nonzero()[:, 0], (sizes == size + 1).nonzero()[:, 0]
         if len(fewer) == 0 or len(more) == 0:
             continue

@@ -14,7 +14,7 @@ from glasshouse.errors import BadInput
 from glasshouse.learning.cpu import channels_last
 from glasshouse.models.shapes import Shape
 
-MOST, FEWEST = 32, 12
+MOST, FEWEST = 64, 8
 BUDGET = 8e9
 """Multiplications that a batch may cost; a heavy network sees fewer images, but at least `FEWEST`."""
 
@@ -149,8 +149,8 @@ def noise(count: int, shape: Shape, rng: torch.Generator) -> Tensor:
     smooth = (smooth - smooth.mean((1, 2, 3), keepdim=True)) / smooth.std((1, 2, 3), keepdim=True).clamp_min(
         1e-6
     )
-    brightness = torch.rand(count, 1, 1, 1, generator=rng)
-    contrast = 0.05 + 0.3 * torch.rand(count, 1, 1, 1, generator=rng)
+    brightness = 0.05 + 0.7 * torch.rand(count, 1, 1, 1, generator=rng)
+    contrast = 0.1 + 0.25 * torch.rand(count, 1, 1, 1, generator=rng)
     images = brightness + contrast * smooth
     grainy = brightness + contrast * white
     images[::4] = grainy[::4]

@@ -1,0 +1,393 @@
+"""Crafted models are told from honest ones, whatever they are disguised as."""
+
+import json
+from copy import deepcopy
+
+import pytest
+import torch
+from conftest import make_images, make_model, make_plain_model, make_split
+from received_models import (
+    class_fishing,
+    disguised,
+    eluding,
+    feature_fishing,
+    loki,
+    natural_images,
+    pruned,
+    robbing,
+    saturated_head,
+    scale_mia,
+)
+from safetensors.torch import save_file
+from test_cli import run
+from torch import nn
+
+from glasshouse import BadInput, vet
+from glasshouse.data.images import Images
+from glasshouse.defences.vet import Vet
+from glasshouse.federation.federation import Federation, Plan
+from glasshouse.learning.fit import fit
+from glasshouse.learning.layout import read_vector, write_vector
+from glasshouse.learning.recipe import Recipe
+from glasshouse.models import MODELS, build
+from glasshouse.vetting.behaviour import isolated, lone_row, silent_labels
+from glasshouse.vetting.digest import digest
+from glasshouse.vetting.probing import noise, probe
+from glasshouse.vetting.signs import parallel_rows
+
+SHAPE = (1, 16, 16)
+LIGHT = ["mlp", "lenet", "m1", "stdcnn", "c1", "cnn"]
+
+
+def network(name, seed=0, classes=10, shape=SHAPE):
+    torch.manual_seed(seed)
+    return build(name, shape, classes)
+
+
+def names(model, shape=SHAPE, **more):
+    """The names of the alarming signs."""
+    return {sign.name for sign in vet(model, shape, **more).signs if sign.alarming}
+
+
+IMAGES = natural_images(200, SHAPE)
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_a_fresh_network_of_the_zoo_is_clean(name):
+    assert vet(network(name), SHAPE, 10).signs == ()
+
+
+@pytest.mark.parametrize("name", LIGHT)
+@pytest.mark.parametrize("classes", [2, 10])
+def test_a_trained_network_is_clean_also_when_pruned(name, classes):
+    model = network(name, classes=classes, shape=(1, 8, 8))
+    images = make_images(120)
+    images = Images(images.x, images.y % classes, classes)
+    write_vector(model, fit(model, read_vector(model), images, Recipe(epochs=6, batch_size=16, lr=0.05), 0))
+    assert names(model, (1, 8, 8)) == set()
+    for fraction in (0.7, 0.9, 0.99):
+        assert names(pruned(model, fraction), (1, 8, 8)) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "directions", "scale"),
+    [
+        ("cnn", 1, 1.0),
+        ("cnn", 3, 1.0),
+        ("cnn", 8, 1e-6),
+        ("alexnet", 1, 1e-6),
+        ("resnet", 3, 1.0),
+        ("vit", 1, 1.0),
+    ],
+)
+def test_scale_mia_is_found_at_any_scale_and_number_of_directions(name, directions, scale):
+    model = scale_mia(network(name), IMAGES, directions=directions, scale=scale)
+    assert "staircase" in names(model)
+
+
+@pytest.mark.parametrize(("noise", "honest"), [(0.0, 0.0), (0.01, 0.5), (0.2, 0.5)])
+def test_permuted_scaled_and_noisy_rows_among_honest_ones_are_found(noise, honest):
+    model = disguised(scale_mia(network("cnn"), IMAGES), "head.0", "head.2", noise=noise, honest=honest)
+    assert "staircase" in names(model)
+
+
+def test_rows_that_differ_only_where_images_never_are_leak_all_the_same():
+    # No row is parallel to another: each has large weights of its own at a latent that is always zero.
+    model = network("mlp")
+    hidden, after = model[1], model[3]
+    flat = IMAGES.flatten(1)
+    with torch.no_grad():
+        hidden.weight[:] = 1 / flat.shape[1]
+        hidden.bias[:] = -torch.quantile(flat.mean(1), torch.linspace(0.01, 0.99, len(hidden.weight)))
+        fine = torch.ones(16, 16)
+        fine[::2] *= -1
+        fine[:, ::2] *= -1
+        hidden.weight += 0.02 * fine.flatten() * torch.randn(len(hidden.weight), 1)
+        after.weight[:] = torch.rand(len(after.weight), 1) / 200
+    assert "linear-leakage" in names(model)
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet", "resnet20-4"])
+def test_an_imprint_before_a_network_is_found(name):
+    model = robbing(network(name), IMAGES)
+    assert "staircase" in names(model)
+    assert "staircase" in names(disguised(model, "bins", "back", honest=0.5))
+
+
+def test_the_slot_of_a_client_is_found_and_named():
+    vetting = vet(loki(network("lenet"), IMAGES), SHAPE)
+    assert {"staircase", "identity-convolution"} <= {sign.name for sign in vetting.signs}
+    assert vetting.crafted
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet", "efficientnet-b0"])
+def test_fishing_for_a_class_or_a_feature_is_found(name):
+    assert {"exploding-biases", "silent-classes", "lone-row"} <= names(class_fishing(network(name)))
+    assert "lone-row" in names(feature_fishing(network(name), IMAGES))
+
+
+def test_fishing_is_found_without_large_biases():
+    # The same answer, with the constant carried by a feature that is always large.
+    model = class_fishing(network("mlp"), bias=0.0)
+    head = model[5]
+    with torch.no_grad():
+        model[3].bias[0] += 100
+        head.weight[1:, 0] = 10
+        head.weight[0, 0] = 0
+    assert names(model)
+
+
+def test_fishing_among_two_classes_shows_in_the_biases():
+    assert "exploding-biases" in names(class_fishing(network("lenet", classes=2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "depth"),
+    [("mlp", 10.0), ("lenet", 10.0), ("c1", 1000.0), ("alexnet", 1.0), ("resnet18", 1000.0)],
+)
+def test_a_layer_that_nothing_passes_is_found(name, depth):
+    assert "dead-layer" in names(eluding(network(name), depth=depth))
+
+
+def test_a_saturated_head_on_zeros_is_found():
+    assert {"exploding-biases", "dead-layer"} <= names(saturated_head(network("lenet")))
+
+
+def test_a_head_of_zeros_is_an_honest_start():
+    model = network("lenet")
+    nn.init.zeros_(model[9].weight)
+    nn.init.zeros_(model[9].bias)
+    assert names(model) == set()
+
+
+def test_a_few_dead_neurons_are_honest():
+    model = network("mlp")
+    with torch.no_grad():
+        model[1].bias[:150] = -50
+    assert names(model) == set()
+
+
+def test_rows_that_repeat_without_thresholds_of_their_own_do_not_alarm():
+    blur = nn.Conv2d(16, 16, 3, padding=1, groups=16, bias=False)
+    nn.init.constant_(blur.weight, 1 / 9)
+    model = nn.Sequential(nn.Conv2d(1, 16, 3), blur, nn.ReLU(), nn.Flatten(), nn.Linear(16 * 196, 10))
+    vetting = vet(model, SHAPE)
+    assert not vetting.crafted
+    assert [sign.name for sign in vetting.signs] == ["constant-block"]
+
+
+def test_samples_are_isolated_by_rows_that_differ_by_one_of_them():
+    active = torch.ones(16, 16).triu().bool()  # row l sums the samples 0 .. l
+    weights = torch.rand(16, 1) + 0.5
+    assert isolated(active * weights) == set(range(4, 12))
+    assert isolated(active * weights * torch.linspace(0.1, 10, 16)) == set(range(4, 12))  # any scale of rows
+    torch.manual_seed(0)
+    assert isolated(active * torch.randn(16, 16)) == set()  # no common proportions
+    assert isolated((torch.rand(64, 500) < 0.5) * torch.rand(64, 1)) == set()  # not nested
+
+
+def test_silent_labels_agree_with_gradients_by_autograd():
+    torch.manual_seed(0)
+    weight, features = torch.randn(5, 7), torch.randn(3, 7)
+    weight[1:] *= 0
+    bias = torch.tensor([0.0, 9, 9, 9, 9])
+    probabilities = (features @ weight.T + bias).double().softmax(1)
+    norms = torch.empty(3, 5)
+    for label in range(5):
+        x = features.clone().requires_grad_()
+        loss = nn.functional.cross_entropy(x @ weight.T + bias, torch.full((3,), label), reduction="sum")
+        norms[:, label] = torch.autograd.grad(loss, x)[0].norm(dim=1)
+    expected = (norms < 1e-3 * norms.max()).sum(1)
+    assert torch.equal(silent_labels(weight, probabilities), expected)
+
+
+def test_a_lone_row_differs_from_all_others():
+    weight = torch.zeros(6, 4)
+    weight[2] = torch.tensor([0.1, -0.3, 2, 0])
+    assert lone_row(weight) == lone_row(weight + 5) == 2
+    assert lone_row(torch.randn(6, 4, generator=torch.Generator().manual_seed(0))) is None
+
+
+def test_parallel_rows_are_found_up_to_sign_and_size():
+    torch.manual_seed(0)
+    rows = torch.randn(100, 40)
+    rows[20:40] = rows[20] * torch.randn(20, 1)
+    assert parallel_rows(rows).tolist() == list(range(20, 40))
+    assert len(parallel_rows(torch.randn(500, 3))) == 0  # in three dimensions many are parallel by chance
+
+
+def test_noise_has_all_shades_and_stays_in_the_box():
+    images = noise(64, (3, 12, 10), torch.Generator().manual_seed(0))
+    assert images.shape == (64, 3, 12, 10)
+    assert 0 <= images.min() < images.max() <= 1
+    means = images.mean((1, 2, 3))
+    assert means.min() < 0.2
+    assert means.max() > 0.6
+
+
+def test_the_probe_sees_the_gradient_of_the_loss():
+    model = make_plain_model()
+    seen = probe(model, (1, 8, 8), seed=3)
+    rng = torch.Generator().manual_seed(3)
+    images = noise(64, (1, 8, 8), rng)
+    labels = torch.randint(4, (64,), generator=rng)
+    nn.functional.cross_entropy(model(images), labels, reduction="sum").backward()
+    assert torch.allclose(seen.signals["1"].sum(0), model[1].bias.grad, atol=1e-5)
+    assert torch.allclose(seen.signals["1"].T @ images.flatten(1), model[1].weight.grad, atol=1e-4)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_left_as_it_was(training):
+    model = make_model().train(training)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    random = torch.get_rng_state()
+    vet(model, (1, 8, 8))
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert all(module.training == training for module in model.modules())
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
+    assert not any(module._forward_hooks for module in model.modules())
+    assert torch.equal(random, torch.get_rng_state())
+
+
+def test_activations_in_place_do_not_disturb_it():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(256, 50), nn.ReLU(inplace=True), nn.Linear(50, 10))
+    assert names(model) == set()
+
+
+def test_the_same_model_gets_the_same_verdict_and_digest():
+    model = robbing(network("mlp"), IMAGES)
+    assert vet(model, SHAPE) == vet(deepcopy(model), SHAPE)
+    with torch.no_grad():
+        model.bins.bias[3] += 1e-3
+    assert digest(model) != vet(deepcopy(network("mlp")), SHAPE).digest
+
+
+def test_the_digest_leaves_out_step_counters():
+    model = make_model()
+    before = digest(model)
+    model[1].num_batches_tracked += 7
+    assert digest(model) == before
+    model[1].running_mean += 1
+    assert digest(model) != before
+
+
+def test_peers_with_other_weights_raise_the_alarm():
+    model = network("mlp")
+    own = digest(model)
+    assert not vet(model, SHAPE, peers=[own, own.upper()]).crafted
+    assert names(model, peers=[own, digest(network("mlp", seed=1))]) == {"inconsistent"}
+
+
+def test_a_model_that_does_not_follow_from_its_predecessor_raises_the_alarm():
+    first = network("lenet", shape=(1, 8, 8), classes=4)
+    second = deepcopy(first)
+    write_vector(second, fit(second, read_vector(first), make_images(80), Recipe(epochs=3, lr=0.05), 0))
+    third = deepcopy(second)
+    write_vector(third, fit(third, read_vector(second), make_images(80, 1), Recipe(epochs=3, lr=0.05), 0))
+    assert names(third, (1, 8, 8), predecessors=[first, second]) == set()
+    replaced = network("lenet", seed=9, shape=(1, 8, 8), classes=4)
+    assert "replaced" in names(replaced, (1, 8, 8), predecessors=[first])
+    jumped = deepcopy(third)
+    with torch.no_grad():
+        jumped[7].weight *= 3
+    assert "jump" in names(jumped, (1, 8, 8), predecessors=[first, second, third])
+
+
+def test_weights_that_are_not_numbers_are_refused():
+    model = network("mlp")
+    with torch.no_grad():
+        model[1].weight[0, 0] = torch.nan
+    assert names(model) == {"not-finite"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "word"),
+    [
+        (((1, 16),), {}, "write it like"),
+        (((1, 17, 16),), {}, "shape that it was built for"),
+        ((SHAPE, 7), {}, "10 logits, not 7"),
+        ((SHAPE,), {"peers": ["12ab"]}, "64 digits"),
+        ((SHAPE,), {"predecessors": [nn.Linear(2, 2)]}, "same network"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, options, word):
+    with pytest.raises(BadInput, match=word) as raised:
+        vet(network("mlp"), *arguments, **options)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_client_that_vets_refuses_only_crafted_models(engine):
+    split = make_split()
+    model = make_plain_model()
+    defence = Vet()
+    assert defence.on_receive(model, (1, 8, 8)) is None
+    reason = defence.on_receive(eluding(model), (1, 8, 8))
+    assert reason is not None
+    assert "dead-layer" in reason
+    from glasshouse.defences.defence import Stack
+
+    federation = Federation(model, split, Recipe(epochs=1), engine=engine, defences=Stack([defence]))
+    history = federation.run(read_vector(model), Plan(rounds=1))
+    assert len(history.rounds) == 1
+
+
+@pytest.mark.slow
+def test_vetting_takes_under_a_second_on_the_largest_networks():
+    import time
+
+    for name in ("resnet18", "efficientnet-b0", "vgg", "convnet"):
+        model = network(name, shape=(3, 32, 32))
+        vet(model, (3, 32, 32))
+        began = time.process_time()
+        vet(model, (3, 32, 32))
+        assert (time.process_time() - began) / torch.get_num_threads() < 2  # half the speed is left to others
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    save_file(network("lenet").state_dict(), "honest.safetensors")
+    save_file(eluding(network("lenet")).state_dict(), "dead.safetensors")
+    return lambda *words: run(monkeypatch, capsys, "vet", *words)
+
+
+def test_the_command_says_clean_with_exit_code_0(command):
+    code, out, _ = command("honest.safetensors", "--model", "lenet", "--shape", "1x16x16")
+    assert code == 0
+    assert out.startswith("clean")
+    assert digest(network("lenet")) in out
+
+
+def test_the_command_says_crafted_and_why_with_exit_code_1(command):
+    code, out, _ = command("dead.safetensors", "--model", "lenet", "--shape", "1x16x16", "--json")
+    assert code == 1
+    verdict = json.loads(out)
+    assert verdict["crafted"]
+    assert {"name", "layer", "why", "alarming"} == verdict["signs"][0].keys()
+    code, out, _ = command("dead.safetensors", "--model", "lenet", "--shape", "1x16x16")
+    assert code == 1
+    assert out.startswith("CRAFTED")
+    assert "dead-layer in 7" in out
+
+
+def test_the_command_compares_with_predecessors_and_peers(command):
+    words = ("honest.safetensors", "--model", "lenet", "--shape", "1x16x16", "--classes", "10")
+    assert command(*words, "--before", "honest.safetensors")[0] == 0
+    code, out, _ = command(*words, "--peer-digest", "0" * 64)
+    assert code == 1
+    assert "inconsistent" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "either --data or --shape"),
+        (("--shape", "16x16"), "like 1x28x28"),
+        (("--data", "digits"), "has shape"),
+        (("--shape", "1x16x16", "--peer-digest", "x"), "64 digits"),
+    ],
+)
+def test_the_command_names_bad_input_with_exit_code_2(command, words, message):
+    code, _, error = command("honest.safetensors", "--model", "lenet", *words)
+    assert code == 2
+    assert message in error

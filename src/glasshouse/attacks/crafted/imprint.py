@@ -5,7 +5,8 @@ is added to one fixed picture, in one fixed direction, so that a sample has the 
 linear leakage. The columns of the second layer are equal but for their signs, which follow + - - +. The
 signs are known, so nothing is lost by them, and the sum over the rows stays within a few bins' width instead
 of growing with their number: the network behind sees nearly the same picture for every sample and answers
-tamely however loud the gradient is made. The second layer is frozen, as layers are in fine-tuning.
+tamely however loud the gradient is made. The second layer is frozen, as layers are in fine-tuning, and
+where clients take several steps so is the network behind it.
 """
 
 import math
@@ -165,6 +166,9 @@ def craft(
         middle = sorted_into.answer(brightness).mean() * gain.rows
         answer.bias.copy_(stage.picture.flatten() - direction * middle)
     answer.requires_grad_(False)
+    if slack_of(access):
+        # The gain is chosen for the network as it is sent; one that learns weighs later batches otherwise.
+        network.requires_grad_(False)
     unflatten = nn.Unflatten(1, tuple(stage.picture.shape))
     layers = (*front, nn.Flatten(), sense, nn.ReLU(), answer, unflatten, network)
     return Imprint(nn.Sequential(*layers), len(front) + 1, sorted_into)

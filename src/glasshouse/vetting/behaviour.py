@@ -1,7 +1,6 @@
 """Signs in what a model does to the client's own noise: does its gradient give single samples away?"""
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -83,17 +82,20 @@ def dead_layers(seen: Probe) -> Iterator[Sign]:
     """
     spread = float((seen.logits - seen.logits[0]).abs().max())
     same = spread <= 1e-6 * float(seen.logits.abs().max())
-    for before, after in pairwise(seen.flows):
-        weight = before.module.weight
-        empty = isinstance(weight, Tensor) and weight.count_nonzero() == 0
-        if after.largest_in == 0 and (before.largest_out < 0 or empty):
+    starved = next((place for place, flow in enumerate(seen.flows) if flow.largest_in == 0), None)
+    if starved is None:
+        return
+    for flow in reversed(seen.flows[:starved]):
+        empty = isinstance(flow.module.weight, Tensor) and flow.module.weight.count_nonzero() == 0
+        if flow.largest_out < 0 or empty:
             cause = "its weights are all zero" if empty else "its outputs are negative for every noise image"
             effect = (
                 "the answer does not depend on the image, and no gradient reaches the layers before"
                 if same
                 else "its branch adds nothing"
             )
-            yield Sign("dead-layer", before.name, f"{cause}: {effect}", alarming=same)
+            yield Sign("dead-layer", flow.name, f"{cause}: {effect}", alarming=same)
+            return
 
 
 def head_signs(name: str, weight: Tensor, bias: Tensor | None, logits: Tensor) -> Iterator[Sign]:

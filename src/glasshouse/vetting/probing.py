@@ -15,7 +15,7 @@ from glasshouse.learning.cpu import channels_last
 from glasshouse.models.shapes import Shape
 
 MOST, FEWEST = 64, 8
-BUDGET = 8e9
+BUDGET = 5e9
 """Multiplications that a batch may cost; a heavy network sees fewer images, but at least `FEWEST`."""
 
 DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)

@@ -13,6 +13,7 @@ from glasshouse.attacks.attack import CannotRun, Knowledge
 from glasshouse.attacks.crafted.eluding import Eluding, counting_model, target_labels, unpolluted
 from glasshouse.attacks.crafted.fishing import Fishing, Pond
 from glasshouse.attacks.crafted.gates import find_gate, shut
+from glasshouse.attacks.crafted.threshold_search import ThresholdSearch
 from glasshouse.attacks.inversion.cosine import invert, total_variation
 from glasshouse.attacks.inversion.updates import mean_gradient
 from glasshouse.attacks.labels.head import find_head
@@ -199,6 +200,19 @@ def test_feature_fishing_leaves_the_gradient_of_one_of_many(engine, network):
     ]
     assert max(near) > 0.95
     assert sorted(near)[-2] < max(near)
+
+
+@pytest.mark.parametrize("shift", [-50.0, 0.0, 0.3, 50.0])
+def test_a_threshold_for_one_sample_is_found_even_from_misleading_values(shift):
+    rng = np.random.default_rng(0)
+    values, auxiliary = rng.normal(size=20), np.sort(rng.normal(size=30) + shift)
+    search = ThresholdSearch(auxiliary, 20.0)
+    for _ in range(25):
+        passed = int((values > search.next()).sum())
+        if passed == 1:
+            break
+        search.narrow(too_low=passed > 1)
+    assert passed == 1
 
 
 def make_pond(access):

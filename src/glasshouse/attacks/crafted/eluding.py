@@ -48,7 +48,7 @@ class Eluding(Attack):
     most: int = 8
     steps: int | None = None
     restarts: int = 1
-    tv: float = 0.02
+    tv: float = 0.2
     family = "reconstruction"
     needs = (BlindServerAccess,)
 

@@ -23,9 +23,10 @@ from torch import Tensor
 from glasshouse.access import BlindServerAccess
 from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
 from glasshouse.attacks.crafted.gates import Gate, find_gate
+from glasshouse.attacks.crafted.threshold_search import ThresholdSearch
 from glasshouse.attacks.inversion.cosine import affordable_steps, invert
 from glasshouse.attacks.inversion.options import check_inversion
-from glasshouse.attacks.inversion.updates import AVERAGED, frozen_network, mean_decay
+from glasshouse.attacks.inversion.updates import AVERAGED, COUPLED, BatchNorm, frozen_network, mean_decay
 from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.data.images import Images
@@ -56,7 +57,7 @@ class Fishing(Attack):
     bias: float = 1000.0
     steps: int | None = None
     restarts: int = 1
-    tv: float = 0.02
+    tv: float = 0.2
     family = "reconstruction"
     needs = (BlindServerAccess,)
     told = ("auxiliary",)
@@ -181,7 +182,7 @@ class Pond:
 
     def fish_feature(self, line: Line, rounds: int) -> Catch | None:
         """What the sample with the highest value sends alone, or None if it was not found in time."""
-        thresholds = _Thresholds(line.values, line.samples)
+        thresholds = ThresholdSearch(line.values, line.samples)
         for _ in range(rounds):
             sent, delivery = self._send(self.craft_gate(line, thresholds.next()))
             passed = self._gradient(sent, delivery, line.gate.bias)[line.neuron].item()
@@ -234,8 +235,12 @@ class Pond:
 
     def note(self, words: str) -> str:
         """`words` with the number of rounds and what was approximated."""
-        said = f"{words}, {self.rounds} rounds"
-        return f"{said}; {AVERAGED}" if self._steps() > 1 else said
+        said = [f"{words}, {self.rounds} rounds"]
+        if max(self._protocol.recipe.total_steps(size) for size in self._access.sizes) > 1:
+            said.append(AVERAGED)
+        if any(isinstance(module, BatchNorm) for module in self._protocol.architecture.modules()):
+            said.append(COUPLED)
+        return "; ".join(said)
 
     def _send(self, vector: Tensor) -> tuple[Tensor, Delivery]:
         self.rounds += 1
@@ -272,42 +277,6 @@ class Pond:
 
     def _named(self, vector: Tensor) -> dict[str, Tensor]:
         return self._protocol.layout.named(vector)
-
-    def _steps(self) -> int:
-        return max(self._protocol.recipe.total_steps(size) for size in self._access.sizes)
-
-
-class _Thresholds:
-    """A search for a value that just one of the samples exceeds, by the quantiles of auxiliary values."""
-
-    def __init__(self, values: np.ndarray, samples: float) -> None:
-        self._values, self._samples = values, samples
-        self._low, self._high, self._last = -np.inf, np.inf, np.nan
-        self._reach = max(float(np.ptp(values)), 1e-6)
-
-    def next(self) -> float:
-        """The next threshold to try."""
-        self._last = self._first() if np.isnan(self._last) else self._between()
-        return self._last
-
-    def narrow(self, *, too_low: bool) -> None:
-        """Learn that the last threshold let more than one sample through, or none."""
-        if too_low:
-            self._low = self._last
-        else:
-            self._high = self._last
-
-    def _first(self) -> float:
-        return float(np.quantile(self._values, max(0.0, 1 - 1 / self._samples)))
-
-    def _between(self) -> float:
-        inside = self._values[(self._values > self._low) & (self._values < self._high)]
-        if len(inside):
-            return float(np.median(inside))
-        if np.isfinite(self._low) and np.isfinite(self._high):
-            return (self._low + self._high) / 2
-        self._reach *= 2
-        return self._low + self._reach / 2 if np.isfinite(self._low) else self._high - self._reach / 2
 
 
 def _even(x: Tensor, size: int) -> Iterator[Tensor]:

@@ -16,6 +16,9 @@ Dropout = nn.modules.dropout._DropoutNd
 AVERAGED = "several local steps are read as one gradient, their mean"
 """What an attack says where the clients take more than one step in a round."""
 
+COUPLED = "batch norm mixes the sample with its batch, of which only mean statistics are known"
+"""What an attack says that inverts one sample of a batch through batch norm."""
+
 
 def mean_gradient(protocol: Protocol, sent: Tensor, delta: Tensor, samples: int) -> Tensor:
     """The mean gradient over a client's steps from `sent` to `sent + delta`, shape (P,); 0 for buffers.

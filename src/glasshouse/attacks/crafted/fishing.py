@@ -116,7 +116,8 @@ class Fishing(Attack):
         )
 
     def _rarest(self, counts: np.ndarray) -> int:
-        return int(np.where(counts > 1 - LONE, counts, np.inf).argmin())
+        # Rounded, so that the channel's noise does not decide between equals.
+        return int(np.where(counts > 1 - LONE, counts.round(1), np.inf).argmin())
 
 
 @dataclass(frozen=True, eq=False)

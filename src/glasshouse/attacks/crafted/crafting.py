@@ -1,6 +1,5 @@
 """The crafted model: a surrogate's encoder before a sorting machine, and how to read what it sorted."""
 
-import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -10,9 +9,8 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import Protocol, ServerAccess
-from glasshouse.attacks.crafted.leakage import Law
-from glasshouse.attacks.crafted.peeling import peel
-from glasshouse.attacks.crafted.sorting import Sorter, class_weights, make_sorter, write_sorter
+from glasshouse.attacks.crafted.peeling import Signs, peel
+from glasshouse.attacks.crafted.sorting import Sorter, class_weights, signs, write_page
 from glasshouse.attacks.crafted.surrogate import Surrogate
 from glasshouse.data.images import Images
 from glasshouse.federation.channels.channel import RoundFailed
@@ -20,10 +18,13 @@ from glasshouse.federation.updates import Delivery, Update
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.fit import fit
 from glasshouse.learning.recipe import Recipe
-from glasshouse.measures.pictures import match
+from glasshouse.measures.pictures import RECOVERED, match
 
-REACH = 4.0
+REACH = 2.0
 """The largest entry of an update that crafted models aim at: channels cut larger ones, 8 being usual."""
+
+TOLERANCE = 0.02
+"""How far a bin's weight may be from that of a lone sample."""
 
 EMPTY = 0.02
 """A bin holds nobody if its weight is below this share of a sample's; opposite samples leave 0.06 or more."""
@@ -44,28 +45,47 @@ SINGLES = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Crafted:
-    """A model to send, shape (P,): a sample of weight 1 moves the biases of its rows by `unit` / samples."""
+    """Models to send, one for each round, shape (P,).
 
-    vector: Tensor
+    A sample of loss weight 1 moves the biases of its rows by `unit` over the number of samples.
+    """
+
+    vectors: tuple[Tensor, ...]
     surrogate: Surrogate
     sorter: Sorter
     protocol: Protocol
     unit: float
 
-    def latents(self, delivery: Delivery) -> Tensor:
-        """Latents from the clients' summed updates, the surest first, shape (n, d)."""
-        named = self.protocol.layout.named(delivery.mean)
+    def latents(self, deliveries: Sequence[Delivery | None]) -> Tensor:
+        """Latents from the clients' summed updates, the surest first, shape (n, d).
+
+        Takes what each round delivered; a round may be missing.
+        """
         first = self.surrogate.cut.linear[0]
-        unit = self.unit / delivery.samples
-        signs = self.sorter.signs
-        weight, bias = named[f"{first}.weight"] * signs[:, None], named[f"{first}.bias"] * signs
-        noise = _noise(weight, bias, EMPTY * unit)
+        width = self.protocol.layout.named(self.vectors[0])[f"{first}.bias"].numel()
+        sums = torch.zeros(len(self.sorter.closing), self.surrogate.latents.shape[1], dtype=torch.double)
+        weights = torch.zeros(len(sums), dtype=torch.double)
+        for page, sent, delivery in zip(self.sorter.pages(width), self.vectors, deliveries):
+            if delivery is None:
+                continue
+            moved, start = (self.protocol.layout.named(each) for each in (delivery.mean, sent))
+            decayed = (
+                self.protocol.recipe.lr * self.protocol.recipe.weight_decay * self.protocol.recipe.epochs
+            )
+            scale = signs(len(page)) * (delivery.samples / self.unit)
+            weight, bias = (
+                (moved[name][: len(page)].double() + decayed * start[name][: len(page)].double())
+                for name in (f"{first}.weight", f"{first}.bias")
+            )
+            bins, page_sums, page_weights = self.sorter.read(page, weight * scale[:, None], bias * scale)
+            sums[bins], weights[bins] = page_sums, page_weights
+        noise = _noise(sums, weights)
 
-        def alone(latents: Tensor, weights: Tensor) -> Tensor:
-            sized = self._sized(weights / unit)
-            return sized & self._rectified(latents, noise / weights.abs())
+        def alone(latents: Tensor, own: Tensor) -> Tensor:
+            return self._sized(own) & self._rectified(latents, noise / own.abs())
 
-        peeled = peel(weight, bias, self.sorter, EMPTY * unit, alone)
+        known = Signs(alone, self.surrogate.latents.double().mean(0), noise, EMPTY)
+        peeled = peel(sums, weights, self.sorter, known)
         found = torch.cat([peeled.alone, peeled.mixed])
         return found.clamp_min(0) if self.surrogate.rectified else found
 
@@ -75,7 +95,7 @@ class Crafted:
             return torch.ones_like(weights, dtype=torch.bool)
         known = class_weights(self.protocol.classes)[0]
         gaps = (weights[:, None] - known).abs().amin(1)
-        return gaps < 0.1
+        return gaps < TOLERANCE
 
     def _rectified(self, latents: Tensor, noise: Tensor) -> Tensor:
         """Whether latents, shape (n, d), look like those of one image: many zeros and nothing below.
@@ -87,6 +107,8 @@ class Crafted:
         live = latents[:, self._live]
         slack = 4 * noise[:, None] + 1e-3 * self.surrogate.latents.max()
         below = (live < -slack).double().mean(1)
+        if one_step(self.protocol.recipe):
+            return below < 0.005  # the weights have told all else
         zeros = (live.abs() <= slack).double().mean(1)
         return (below < 0.005) & (zeros >= self._fewest_zeros)
 
@@ -101,33 +123,30 @@ class Crafted:
 
 
 def craft(
-    surrogate: Surrogate,
-    access: ServerAccess,
-    auxiliary: Images,
-    directions: int,
-    law: Law,
-    rng: torch.Generator,
+    surrogate: Surrogate, access: ServerAccess, auxiliary: Images, sorter: Sorter, rng: torch.Generator
 ) -> Crafted:
-    """A crafted model for all clients of `access`.
+    """Crafted models for all clients of `access`.
 
     Where clients take several steps, the sorting machine changes under their hands: too loud, and it forgets
     its thresholds; too quiet, and the channel rounds it away. Which gain serves best is then rehearsed with
     auxiliary images.
     """
-    protocol = access.protocol
-    first = surrogate.cut.linear[0]
-    rows = protocol.layout.named(access.current)[f"{first}.bias"].numel()
-    sorter = make_sorter(surrogate.latents, rows, directions, law)
-    recipe = protocol.recipe
+    protocol, recipe = access.protocol, access.protocol.recipe
+    linear = surrogate.cut.linear
+    width = protocol.layout.named(access.current)[f"{linear[0]}.bias"].numel()
     largest = max(access.sizes)
     loudness = loudest(surrogate, sorter, recipe.batch(largest), protocol.classes, rng)
     step = recipe.lr * recipe.epochs * largest / recipe.batch(largest)
+    pages = sorter.pages(width)
 
     def crafted(gain: float, tilt: float) -> Crafted:
-        vector = surrogate.vector.clone()
-        named = protocol.layout.named(vector)
-        write_sorter(named, surrogate.cut.linear, sorter, surrogate.latents, gain, tilt)
-        return Crafted(vector, surrogate, sorter, protocol, step * gain)
+        vectors = []
+        for page in pages:
+            vector = surrogate.vector.clone()
+            named = protocol.layout.named(vector)
+            write_page(named, linear, sorter.layer(page), surrogate.latents, gain, tilt)
+            vectors.append(vector)
+        return Crafted(tuple(vectors), surrogate, sorter, protocol, step * gain)
 
     gain = REACH / (step * loudness)
     if one_step(recipe):
@@ -158,23 +177,24 @@ def rehearsal_cast(auxiliary: Images, sizes: Sequence[int], rng: torch.Generator
     return tuple(auxiliary[part] for part in parts if len(part) > 1)
 
 
-def rehearsed(crafted: Crafted, cast: Sequence[Images]) -> float:
-    """The mean PSNR that `crafted` reaches, in dB, when the cast trains it and sends through the channel."""
-    protocol = crafted.protocol
+def rehearsed(crafted: Crafted, cast: Sequence[Images]) -> int:
+    """How many images are recovered when the cast trains the middle page and sends through the channel."""
+    protocol, middle = crafted.protocol, len(crafted.vectors) // 2
+    sent = crafted.vectors[middle]
     network = laid_out(deepcopy(protocol.architecture))
     updates = []
     for place, images in enumerate(cast):
-        trained = fit(network, crafted.vector, images, protocol.recipe, seed=place)
-        updates.append(Update(place, len(images), trained - crafted.vector))
-    if not all(update.delta.isfinite().all() for update in updates):
-        return -math.inf
+        delta = fit(network, sent, images, protocol.recipe, seed=place) - sent
+        if not delta.isfinite().all():
+            return 0
+        updates.append(Update(place, len(images), delta))
     try:
         delivery = protocol.channel.deliver(updates, seed=0)
     except RoundFailed:
-        return -math.inf
+        return 0
     x = torch.cat([cast[place].x for place in delivery.clients])
-    rebuilt = crafted.surrogate.decode(crafted.latents(delivery)[: len(x)])
-    return float(match(x, rebuilt).psnr.mean())
+    latents = crafted.latents([delivery if page == middle else None for page in range(len(crafted.vectors))])
+    return int((match(x, crafted.surrogate.decode(latents[: len(x)])).psnr >= RECOVERED).sum())
 
 
 def one_step(recipe: Recipe) -> bool:
@@ -187,10 +207,7 @@ def _batches(latents: Tensor, batch: int, rng: torch.Generator, count: int = 5) 
         yield latents[torch.randint(len(latents), (batch,), generator=rng)]
 
 
-def _noise(weight: Tensor, bias: Tensor, empty: float) -> float:
-    """How much the entries of the rows' differences stray where nobody is, in root mean square."""
-    nobody = bias.diff().abs() <= empty
-    if not nobody.any():
-        return 0.0
-    strays = weight.diff(dim=0)[nobody].double().square().mean(1).sqrt()
-    return float(strays.median())
+def _noise(sums: Tensor, weights: Tensor) -> float:
+    """How far the entries of bins stray where nobody is, in root mean square."""
+    nobody = weights.abs() <= EMPTY
+    return float(sums[nobody].square().mean(1).sqrt().median()) if nobody.any() else 0.0

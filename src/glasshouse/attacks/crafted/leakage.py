@@ -34,7 +34,7 @@ def thresholds(feature: Tensor, count: int, law: Law = "empirical") -> Tensor:
         middle = np.median(values)
         cut = stats.laplace.ppf(shares, middle, np.abs(values - middle).mean())
     spread = max(float(np.ptp(values)), np.finfo(np.float32).tiny)
-    cut[0] = min([float(values.min()), *map(float, cut[1:2])]) - spread
+    cut[0] = np.append(cut[1:2], values.min()).min() - spread
     return torch.from_numpy(cut)
 
 

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glasshouse.attacks.crafted.leakage import bin_sums, quotients
+from glasshouse.attacks.crafted.leakage import quotients
 from glasshouse.attacks.crafted.sorting import Sorter
 
 LOAD = 0.78
 """Samples per row up to which three directions find more than one."""
 
 SWEEPS = 60
+
+STRAYS = 6.0
+"""How many standard deviations of noise may carry a sample across a threshold."""
 
 Alone = Callable[[Tensor, Tensor], Tensor]
 """Whether the samples of some bins look alone there, from their quotients (n, d) and their weights (n,)."""
@@ -31,46 +34,98 @@ class Peeled:
     mixed: Tensor
 
 
+def suggested_rounds(samples: int, rows: int, steady: bool) -> int:
+    """How many rounds give enough rows to find nearly all samples, up to 16.
+
+    With `steady` weights, the same in each round, peeling helps; without it one direction must do.
+    """
+    return min(16, -(-samples // int((LOAD if steady else 0.5) * rows)))
+
+
 def suggested_directions(samples: int, rows: int) -> int:
     """How many directions to share the rows among."""
     return 3 if samples <= LOAD * rows else 1
 
 
-def peel(weight: Tensor, bias: Tensor, sorter: Sorter, empty: float, alone: Alone) -> Peeled:
-    """Latents from the gradients of the first layer's weights, (k, d), and biases, (k,).
+@dataclass(frozen=True, eq=False)
+class Signs:
+    """What is known of samples: how `alone` ones look, their `mean`, shape (d,), and the `noise` of entries.
 
     A bin whose weight is within `empty` of zero holds nobody.
     """
-    parts = [bin_sums(weight[rows].double(), bias[rows].double()) for rows in sorter.rows]
+
+    alone: Alone
+    mean: Tensor
+    noise: float
+    empty: float
+
+
+def peel(sums: Tensor, weights: Tensor, sorter: Sorter, known: Signs) -> Peeled:
+    """Latents from what each bin holds: weighted latents, shape (K, d), and weights, shape (K,).
+
+    Both tensors are used up.
+    """
+    parts = [(sums[rows], weights[rows]) for rows in sorter.rows]
     found: list[Tensor] = []
     idle = 0
     for sweep in range(SWEEPS):
         place = sweep % len(parts)
-        lone = _lone(*parts[place], sorter, place, empty, alone)
+        lone = _lone(*parts[place], sorter, place, known)
         idle = 0 if len(lone) else idle + 1
         if idle == len(parts):
             break
         if not len(lone):
             continue
-        sums, weights = (part[lone] for part in parts[place])
-        latents = quotients(sums, weights)
+        own_sums, own_weights = (part[lone] for part in parts[place])
+        latents = quotients(own_sums, own_weights)
         found.append(latents)
         bins = sorter.bins(latents)
+        margin = STRAYS * known.noise / own_weights.abs()
+        centred = own_weights[:, None] * (latents - known.mean)
         for other, (all_sums, all_weights) in enumerate(parts):
-            target = lone if other == place else bins[:, other]
-            known = target >= 0
-            all_sums.index_add_(0, target[known], sums[known], alpha=-1)
-            all_weights.index_add_(0, target[known], weights[known], alpha=-1)
+            target = lone
+            if other != place:
+                feature = latents @ sorter.directions[other]
+                rivals = _rivals(bins[:, other], feature, sorter.cuts[other], margin)
+                target = _likelier(bins[:, other], rivals, parts[other], centred, known.mean)
+            inside = target >= 0
+            all_sums.index_add_(0, target[inside], own_sums[inside], alpha=-1)
+            all_weights.index_add_(0, target[inside], own_weights[inside], alpha=-1)
     sums, weights = parts[0]
-    left = (weights.abs() > empty).nonzero().flatten()
+    left = (weights.abs() > known.empty).nonzero().flatten()
     left = left[weights[left].abs().argsort(descending=True)]
     mixed = quotients(sums[left], weights[left])
     return Peeled(torch.cat([*found, mixed[:0]]).float(), mixed.float())
 
 
-def _lone(sums: Tensor, weights: Tensor, sorter: Sorter, place: int, empty: float, alone: Alone) -> Tensor:
+def _rivals(bins: Tensor, feature: Tensor, cut: Tensor, margin: Tensor) -> Tensor:
+    """The neighbouring bin where noise may have carried a sample across a threshold, else its own."""
+    own = bins.clamp(min=0)
+    above = (own + 1 < len(cut)) & (cut[(own + 1).clamp(max=len(cut) - 1)] - feature < margin)
+    below = (own > 0) & (feature - cut[own] < margin)
+    return torch.where(above, own + 1, torch.where(below, own - 1, bins))
+
+
+def _likelier(
+    bins: Tensor, rivals: Tensor, part: tuple[Tensor, Tensor], centred: Tensor, mean: Tensor
+) -> Tensor:
+    """Of two bins the one that holds more of the sample: centred latents are nearly orthogonal."""
+    unsure = (bins != rivals).nonzero().flatten()
+    sums, weights = part
+
+    def held(where: Tensor) -> Tensor:
+        return ((sums[where] - weights[where, None] * mean) * centred[unsure]).sum(1)
+
+    chosen = bins.clone()
+    if len(unsure):
+        better = held(rivals[unsure]) > held(bins[unsure].clamp(min=0))
+        chosen[unsure] = torch.where(better, rivals[unsure], bins[unsure])
+    return chosen
+
+
+def _lone(sums: Tensor, weights: Tensor, sorter: Sorter, place: int, known: Signs) -> Tensor:
     """The bins of direction `place` that hold a single sample: one that looks alone and belongs there."""
-    occupied = (weights.abs() > empty).nonzero().flatten()
+    occupied = (weights.abs() > known.empty).nonzero().flatten()
     if not len(occupied):
         return occupied
     latents = quotients(sums[occupied], weights[occupied])
@@ -79,4 +134,4 @@ def _lone(sums: Tensor, weights: Tensor, sorter: Sorter, place: int, empty: floa
     widths = cut[1:].diff().median() if len(cut) > 2 else cut.diff().abs().max()
     upper = torch.cat([cut[1:], torch.full((1,), torch.inf, dtype=cut.dtype)])
     inside = (feature > cut[occupied] - widths) & (feature < upper[occupied] + widths)
-    return occupied[inside & alone(latents, weights[occupied])]
+    return occupied[inside & known.alone(latents, weights[occupied])]

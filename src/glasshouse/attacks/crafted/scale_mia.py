@@ -14,29 +14,32 @@ from torch import Tensor, nn
 
 from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
-from glasshouse.attacks.crafted.crafting import Crafted, craft
+from glasshouse.attacks.crafted.crafting import Crafted, craft, one_step
 from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.leakage import Law
-from glasshouse.attacks.crafted.peeling import suggested_directions
+from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_rounds
+from glasshouse.attacks.crafted.sorting import make_sorter
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, make_surrogate
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
-from glasshouse.federation.updates import Delivery
 
 MOST_DIRECTIONS = 8
+MOST_ROUNDS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleMIA(Attack):
     """Scale-MIA as published: one direction, the latents' brightness, and a normal law for its quantiles.
 
-    The autoencoder is trained for `steps` of `batch_size` images; `directions` 0 means as many as find most.
+    The autoencoder is trained for `steps` of `batch_size` images. `directions` 0 means as many as find most,
+    `rounds` 0 as many as give the samples room: a server may ask the same clients again.
     """
 
     steps: int = 12000
     batch_size: int = 64
     lr: float = 3e-3
     directions: int = 1
+    rounds: int = 1
     law: Law = "normal"
     family = "reconstruction"
     needs = (BlindServerAccess,)
@@ -63,8 +66,7 @@ class ScaleMIA(Attack):
         surrogate = self.prepare(access, knowledge.auxiliary.x, rng)
         crafted = self.craft(surrogate, access, knowledge.auxiliary, rng)
         offline = time.perf_counter() - began
-        delivery = access.exchange(crafted.vector, range(len(access.sizes)))
-        return dataclasses.replace(self.rebuild(crafted, delivery), offline=round(offline, 3))
+        return dataclasses.replace(self.attack_rounds(crafted, access), offline=round(offline, 3))
 
     def prepare(self, access: BlindServerAccess, x: Tensor, rng: torch.Generator) -> Surrogate:
         """The offline phase, once for all rounds: an autoencoder of the images `x`, shape (N, C, H, W)."""
@@ -76,17 +78,30 @@ class ScaleMIA(Attack):
     ) -> Crafted:
         """The model to send to all clients of `access`."""
         _check_optimiser(access.protocol)
-        rows = access.protocol.architecture.get_submodule(surrogate.cut.linear[0])
-        assert isinstance(rows, nn.Linear)
-        directions = self.directions or suggested_directions(sum(access.sizes), rows.out_features)
-        return craft(surrogate, access, auxiliary, directions, self.law, rng)
+        layer = access.protocol.architecture.get_submodule(surrogate.cut.linear[0])
+        assert isinstance(layer, nn.Linear)
+        samples, width = sum(access.sizes), layer.out_features
+        steady = one_step(access.protocol.recipe)
+        rounds = self.rounds or suggested_rounds(samples, width, steady)
+        rows = rounds * (width - 1) + 1 if rounds > 1 else width
+        directions = self.directions or (suggested_directions(samples, rows) if steady else 1)
+        sorter = make_sorter(surrogate.latents, rows, directions, self.law)
+        return craft(surrogate, access, auxiliary, sorter, rng)
 
-    def rebuild(self, crafted: Crafted, delivery: Delivery) -> Reconstructions:
-        """The online phase: images from what the channel delivered."""
+    def attack_rounds(self, crafted: Crafted, access: BlindServerAccess) -> Reconstructions:
+        """The online phase: send, and rebuild images from what the channel delivers.
+
+        Rounds in which other clients came through than in the first do not add up with it and are left out.
+        """
+        everyone = range(len(access.sizes))
+        arrived = [access.exchange(vector, everyone) for vector in crafted.vectors]
+        clients, samples = arrived[0].clients, arrived[0].samples
         began = time.perf_counter()
-        latents = crafted.latents(delivery)
-        images = crafted.surrogate.decode(latents[: delivery.samples])
-        return Reconstructions(images, delivery.clients, 0.0, round(time.perf_counter() - began, 4))
+        latents = crafted.latents([each if each.clients == clients else None for each in arrived])
+        images = crafted.surrogate.decode(latents[:samples])
+        online = round(time.perf_counter() - began, 4)
+        note = f"{len(arrived)} rounds with the same clients" if len(arrived) > 1 else None
+        return Reconstructions(images, clients, 0.0, online, note)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +109,7 @@ class PeeledScaleMIA(ScaleMIA):
     """Scale-MIA with collisions resolved: a lone sample of one direction is taken out of its other bins."""
 
     directions: int = 0
+    rounds: int = 0
     law: Law = "empirical"
 
 

@@ -12,12 +12,13 @@ than 4/7 or more than 10/7: a bin's weight tells whether a sample is alone there
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from glasshouse.attacks.crafted.leakage import Law, thresholds
+from glasshouse.attacks.crafted.leakage import Law, bin_sums, thresholds
 
 MARGIN = 4.0
 """How far hidden layers stay from closing, in units of how far auxiliary latents move them."""
@@ -25,37 +26,61 @@ MARGIN = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Sorter:
-    """Directions in latent space, shape (D, d), and for each the rising thresholds of its rows."""
+    """Directions in latent space, shape (D, d), and for each the rising thresholds of its rows.
+
+    The rows of all directions, one after the other, may be more than the layer has: a sorter then takes
+    several rounds, each with a page of its rows.
+    """
 
     directions: Tensor
     cuts: tuple[Tensor, ...]
 
     @property
     def rows(self) -> list[slice]:
-        """Where each direction's rows lie in the first layer."""
+        """Where each direction's rows lie among all rows."""
         ends = np.cumsum([len(cut) for cut in self.cuts])
         return [slice(int(end) - len(cut), int(end)) for end, cut in zip(ends, self.cuts)]
 
-    @property
-    def signs(self) -> Tensor:
-        """The sign with which the further layers take each row, shape (k,)."""
-        pattern = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.double)
-        return torch.cat([pattern.repeat(-(-len(cut) // 4))[: len(cut)] for cut in self.cuts])
+    @cached_property
+    def closing(self) -> Tensor:
+        """Which rows are the last of their direction, shape (K,)."""
+        return torch.cat([torch.arange(len(cut)) == len(cut) - 1 for cut in self.cuts])
 
-    def answers(self, latents: Tensor) -> Tensor:
-        """The signed sum of all rows for each latent, shape (N,)."""
-        features = latents.double() @ self.directions.T
-        rows = [(features[:, [place]] - cut).relu() for place, cut in enumerate(self.cuts)]
-        return torch.cat(rows, dim=1) @ self.signs
+    def pages(self, width: int) -> list[Tensor]:
+        """The rows of each round, `width` at a time; the last of a page comes again as first of the next."""
+        total = len(self.closing)
+        starts = range(0, max(total - 1, 1), width - 1)
+        return [torch.arange(start, min(start + width, total)) for start in starts]
+
+    def layer(self, page: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights, shape (k, d), and biases, shape (k,), that give each row's feature less its threshold."""
+        owner = torch.cat([torch.full((len(cut),), place) for place, cut in enumerate(self.cuts)])
+        return self.directions[owner[page]], -torch.cat(self.cuts)[page]
 
     def bins(self, latents: Tensor) -> Tensor:
         """The bin of each latent, shape (N, d), in each direction, shape (N, D); -1 below all thresholds."""
-        features = latents.double() @ self.directions.double().T
+        features = latents.double() @ self.directions.T
         columns = [
             torch.searchsorted(cut, features[:, place].contiguous(), right=True) - 1
             for place, cut in enumerate(self.cuts)
         ]
         return torch.stack(columns, dim=1)
+
+    def read(self, page: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The bins that a page tells of, their weighted inputs and their weights.
+
+        Takes what its rows' weights, shape (k, d), and biases, shape (k,), moved by.
+        """
+        sums, weights = bin_sums(weight, bias)
+        closing = self.closing[page]
+        sums[closing], weights[closing] = weight[closing], bias[closing]
+        known = len(page) if closing[-1] else len(page) - 1
+        return page[:known], sums[:known], weights[:known]
+
+
+def signs(rows: int) -> Tensor:
+    """The sign with which the further layers take each row, shape (k,)."""
+    return torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.double).repeat(-(-rows // 4))[:rows]
 
 
 def make_sorter(latents: Tensor, rows: int, directions: int, law: Law) -> Sorter:
@@ -91,34 +116,38 @@ def class_weights(classes: int) -> tuple[Tensor, Tensor]:
     return weights, share / counts
 
 
-def write_sorter(
-    named: dict[str, Tensor], linear: Sequence[str], sorter: Sorter, latents: Tensor, gain: float, tilt: float
+def write_page(
+    named: dict[str, Tensor],
+    linear: Sequence[str],
+    rows: tuple[Tensor, Tensor],
+    latents: Tensor,
+    gain: float,
+    tilt: float,
 ) -> None:
-    """Write `sorter` into the linear layers of a model, given as views of its vector by name.
+    """Write a page of a sorter into the linear layers of a model, given as views of its vector by name.
 
     A sample of class c adds -`gain` times the class's weight to the gradient of each row it activates. The
     logits of `latents`, shape (N, d), move by at most `tilt`.
     """
     first, *hidden, last = linear
     weights, probabilities = class_weights(len(named[f"{last}.bias"]))
-    answers = sorter.answers(latents)
+    columns = torch.zeros(len(named[f"{first}.bias"]), dtype=torch.double)
+    columns[: len(rows[1])] = signs(len(rows[1]))
+    answers = (latents.double() @ rows[0].T + rows[1]).relu() @ columns[: len(rows[1])]
     middle = float(answers.mean())
-    reach = float((answers - middle).abs().max())
+    reach = max(float((answers - middle).abs().max()), 1e-12)
     scale = tilt / (gain * reach * float(weights.abs().max()))
-    for rows, direction, cut in zip(sorter.rows, sorter.directions, sorter.cuts):
-        named[f"{first}.weight"][rows] = (scale * direction).float()
-        named[f"{first}.bias"][rows] = (-scale * cut).float()
-    columns = gain * sorter.signs
-    offset = -gain * scale * middle
+    named[f"{first}.weight"].zero_()[: len(rows[0])] = (scale * rows[0]).float()
+    named[f"{first}.bias"].zero_()[: len(rows[1])] = (scale * rows[1]).float()
+    # What all samples add alike is taken off; hidden layers get some back, so that their ReLU stays open.
+    common, spare = gain * scale * middle, MARGIN * gain * scale * reach
     if hidden:
-        offset += MARGIN * gain * scale * reach  # keeps the ReLU of the hidden layers open
-        named[f"{hidden[0]}.weight"][:] = columns.float()
-        named[f"{hidden[0]}.bias"].fill_(offset)
-        offset = MARGIN * gain * scale * reach
+        named[f"{hidden[0]}.weight"][:] = (gain * columns).float()
+        named[f"{hidden[0]}.bias"].fill_(spare - common)
     for name in hidden[1:]:
         named[f"{name}.weight"].fill_(1 / named[f"{name}.weight"].shape[1])
         named[f"{name}.bias"].zero_()
     width = named[f"{last}.weight"].shape[1]
-    say = weights[:, None] / width if hidden else weights[:, None] * columns
-    named[f"{last}.weight"][:] = say.float()
-    named[f"{last}.bias"][:] = (probabilities.log() + weights * (-offset if hidden else offset)).float()
+    each = torch.full((width,), 1 / width, dtype=torch.double) if hidden else gain * columns
+    named[f"{last}.weight"][:] = (weights[:, None] * each).float()
+    named[f"{last}.bias"][:] = (probabilities.log() - weights * (spare if hidden else common)).float()

@@ -2,10 +2,11 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -20,18 +21,24 @@ from glasshouse.learning.seeds import numpy_from
 MOST_LATENTS = 10_000
 """As many auxiliary images are encoded to learn how latents are distributed."""
 
+DECODER = "decoder."
+
 CHUNK = 256
 """Images that are encoded or decoded at once: as many as fit into a CPU's cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schooling:
-    """How the autoencoder is trained: Adam steps on batches, the learning rate rising to `lr` and falling."""
+    """How the autoencoder is trained: Adam steps on batches, the learning rate rising to `lr` and falling.
+
+    With `half` layers compute in bfloat16, which makes large networks twice as fast.
+    """
 
     steps: int
     batch_size: int
     lr: float
     warm_up: float = 0.2
+    half: bool = False
 
 
 class Decoder(nn.Module):
@@ -99,7 +106,7 @@ class Surrogate:
     latents: Tensor
     shape: tuple[int, int, int]
 
-    @property
+    @cached_property
     def rectified(self) -> bool:
         """Whether latents have exact zeros and nothing below."""
         return bool((self.latents >= 0).all() and (self.latents == 0).double().mean() > 0.01)
@@ -111,11 +118,37 @@ class Surrogate:
         with all_cores():
             return in_chunks(self.decoder, latents).contiguous()
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that was learned, by name, for a file."""
+        learned = {} if self.decoder is None else self.decoder.state_dict()
+        own = {"vector": self.vector, "latents": self.latents}
+        return own | {f"{DECODER}{name}": tensor for name, tensor in learned.items()}
+
+
+def restored(protocol: Protocol, cut: Cut, tensors: Mapping[str, Tensor]) -> Surrogate:
+    """The surrogate whose `tensors` these are."""
+    learned = {
+        name.removeprefix(DECODER): own for name, own in tensors.items() if name.startswith(DECODER)
+    }
+    decoder = Decoder(cut.latent, protocol.shape).eval() if learned else None
+    if decoder is not None:
+        decoder.load_state_dict(learned)
+    return Surrogate(cut, tensors["vector"], decoder, tensors["latents"], protocol.shape)
+
 
 def make_surrogate(
-    protocol: Protocol, cut: Cut, current: Tensor, x: Tensor, schooling: Schooling, rng: torch.Generator
+    protocol: Protocol,
+    cut: Cut,
+    current: Tensor,
+    x: Tensor,
+    schooling: Schooling,
+    rng: torch.Generator,
+    advance: Callable[[], None] | None = None,
 ) -> Surrogate:
-    """Train the encoder of the protocol's network and a decoder to give back the images `x`."""
+    """Train the encoder of the protocol's network and a decoder to give back the images `x`.
+
+    `advance` is called after each step.
+    """
     network = laid_out(deepcopy(protocol.architecture)).train()
     encode = encoder(network, cut)
     head = {f"{name}.{part}" for name in cut.linear for part in ("weight", "bias")}
@@ -125,7 +158,7 @@ def make_surrogate(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)))
             decoder = Decoder(cut.latent, protocol.shape)
-        train_surrogate(parameters, encode, decoder, x, schooling, rng)
+        train_surrogate(parameters, encode, decoder, x, schooling, rng, advance)
         decoder.eval()
     with all_cores():
         latents = in_chunks(encode, x[:MOST_LATENTS])
@@ -139,6 +172,7 @@ def train_surrogate(
     x: Tensor,
     schooling: Schooling,
     rng: torch.Generator,
+    advance: Callable[[], None] | None = None,
 ) -> None:
     """Train encoder and decoder together to give back the images `x`, shape (N, C, H, W)."""
     trained = [*parameters, *decoder.parameters()]
@@ -151,12 +185,16 @@ def train_surrogate(
         for _ in range(schooling.steps):
             chosen = torch.from_numpy(draws.integers(len(x), size=min(schooling.batch_size, len(x))))
             batch = channels_last(x[chosen])
-            loss = F.mse_loss(decoder(encode(batch)), batch)
+            with torch.autocast("cpu", torch.bfloat16, enabled=schooling.half):
+                made = decoder(encode(batch))
+            loss = F.mse_loss(made.float(), batch)
             optimiser.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(trained, 1.0)
             optimiser.step()
             schedule.step()
+            if advance is not None:
+                advance()
 
 
 @torch.no_grad()

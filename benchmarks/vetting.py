@@ -193,12 +193,14 @@ def noisy(model: nn.Module, start: Tensor, seed: int) -> nn.Module:
     return holding(model, state)
 
 
-def judged(honest: bool, name: str, data: str, images: Images, seed: int) -> Iterator[Verdict]:
+def judged(
+    honest: bool, name: str, data: str, images: Images, seed: int, own: bool = False
+) -> Iterator[Verdict]:
     models = honest_models if honest else crafted_models
     try:
         for state, model in models(name, images, seed):
             began = time.process_time()
-            vetting = vet(model, images.shape, images.classes)
+            vetting = vet(model, images.shape, images.classes, images=images.x if own else None)
             seconds = time.process_time() - began
             signs = tuple(sorted({sign.name for sign in vetting.signs if sign.alarming}))
             yield Verdict(honest, state, name, data, seed, vetting.crafted, seconds, signs)
@@ -206,7 +208,7 @@ def judged(honest: bool, name: str, data: str, images: Images, seed: int) -> Ite
         print(f"{name} on {data}: {error}", file=sys.stderr)
 
 
-def measure(honest: bool, seeds: int, fresh: int, log: Path) -> None:
+def measure(honest: bool, seeds: int, fresh: int, own: bool, log: Path) -> None:
     """Append verdicts to `log`: `seeds` of each network and data set, and `fresh` more at initialisation."""
     for data in DATA:
         try:
@@ -217,7 +219,7 @@ def measure(honest: bool, seeds: int, fresh: int, log: Path) -> None:
         for name in MODELS:
             few = 1 if name in HEAVY else seeds
             for seed in range(few):
-                write(log, judged(honest, name, data, images, seed))
+                write(log, judged(honest, name, data, images, seed, own))
             if honest:
                 write(log, initial(name, data, images, range(few, few + fresh)))
 
@@ -279,6 +281,7 @@ def main() -> None:
     options.add_argument("--only", choices=["honest", "crafted"], help="measure only this, and write no page")
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--fresh", type=int, default=6, help="more honest models at initialisation")
+    options.add_argument("--own", action="store_true", help="try the client's images beside noise")
     options.add_argument("--log", type=Path, default=Path("runs/vetting.jsonl"))
     options.add_argument("--page", action="store_true", help="write the page from the log alone")
     given = options.parse_args()
@@ -286,7 +289,7 @@ def main() -> None:
     if not given.page:
         for honest in (True, False):
             if given.only in (None, "honest" if honest else "crafted"):
-                measure(honest, given.seeds, given.fresh, given.log)
+                measure(honest, given.seeds, given.fresh, given.own, given.log)
     verdicts = [Verdict(**json.loads(line)) for line in given.log.read_text().splitlines()]
     print(tables(verdicts))
     if given.only is None:

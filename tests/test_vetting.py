@@ -107,6 +107,18 @@ def test_rows_that_differ_only_where_images_never_are_leak_all_the_same():
     assert "linear-leakage" in names(model)
 
 
+def test_rows_that_differ_in_pixels_which_are_always_black_are_found_by_the_clients_images_alone():
+    framed = IMAGES.clone()
+    framed[:, :, :, [0, -1]] = 0
+    model = disguised(robbing(network("mlp"), framed), "bins", "back", noise=0.0, honest=0.5)
+    with torch.no_grad():
+        rows = model.bins.weight.view(-1, *SHAPE)
+        rows[..., [0, -1]] = 0.1 * torch.randn(rows[..., [0, -1]].shape)
+    assert names(model) == set()
+    assert names(model, images=framed) == {"linear-leakage"}
+    assert names(network("mlp"), images=framed) == set()
+
+
 @pytest.mark.parametrize("name", ["mlp", "lenet", "resnet20-4"])
 def test_an_imprint_before_a_network_is_found(name):
     model = robbing(network(name), IMAGES)
@@ -307,6 +319,7 @@ def test_weights_that_are_not_numbers_are_refused():
         (((1, 17, 16),), {}, "shape that it was built for"),
         ((SHAPE, 7), {}, "10 logits, not 7"),
         ((SHAPE,), {"peers": ["12ab"]}, "64 digits"),
+        ((SHAPE,), {"images": torch.rand(4, 1, 8, 8)}, "two or more of shape"),
         ((SHAPE,), {"predecessors": [nn.Linear(2, 2)]}, "same network"),
     ],
 )

@@ -153,7 +153,7 @@ def vet(
     weights: Annotated[Path, typer.Argument(help="The received weights: .safetensors or .pt.")],
     model: Annotated[str, typer.Option(help="Name of the zoo or package.module:factory.")],
     data: Annotated[
-        str | None, typer.Option(help="Data that the model is for, which give shape and classes.")
+        str | None, typer.Option(help="Your data: they give shape and classes, and are tried beside noise.")
     ] = None,
     shape: Annotated[str | None, typer.Option(help="Or the shape of an image, like 1x28x28.")] = None,
     classes: Annotated[int, typer.Option(help="Number of classes, with --shape.")] = 10,
@@ -183,11 +183,13 @@ def vet(
     if data is not None:
         from glasshouse.data.sources import load
 
-        images = load(data).train
-        size, classes = images.shape, images.classes
+        own = load(data).train
+        size, classes, images = own.shape, own.classes, own.x
     else:
-        size = read_shape(str(shape))
-    vetting = vet_file(weights, model, size, classes, before=before or (), peers=peer_digest or (), seed=seed)
+        size, images = read_shape(str(shape)), None
+    vetting = vet_file(
+        weights, model, size, classes, before=before or (), peers=peer_digest or (), images=images, seed=seed
+    )
     if as_json:
         import json
         from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Signs in what a model does to the client's own noise: does its gradient give single samples away?"""
+"""Signs in what a model does to a batch of images: does its gradient give single samples away?"""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ SILENT = 1e-3
 
 
 def behaviour_signs(model: nn.Module, seen: Probe) -> Iterator[Sign]:
-    """All signs in how `model` treated a batch of noise."""
+    """All signs in how `model` treated a batch of images."""
     yield from leaking_rows(seen)
     yield from dead_layers(seen)
     if seen.head is not None:
@@ -40,7 +40,7 @@ def leaking_rows(seen: Probe) -> Iterator[Sign]:
         found = isolated(signals) if signals.ndim == 2 else set()
         if len(found) >= ISOLATED:
             why = (
-                f"differences of two rows' gradients show {len(found)} of {len(signals)} noise images alone: "
+                f"differences of two rows' gradients show {len(found)} of {len(signals)} images alone: "
                 "linear leakage would read them off exactly"
             )
             yield Sign("linear-leakage", name, why, alarming=True)
@@ -88,7 +88,7 @@ def dead_layers(seen: Probe) -> Iterator[Sign]:
     for flow in reversed(seen.flows[:starved]):
         empty = isinstance(flow.module.weight, Tensor) and flow.module.weight.count_nonzero() == 0
         if flow.largest_out < 0 or empty:
-            cause = "its weights are all zero" if empty else "its outputs are negative for every noise image"
+            cause = "its weights are all zero" if empty else "its outputs are negative for every image"
             effect = (
                 "the answer does not depend on the image, and no gradient reaches the layers before"
                 if same
@@ -115,9 +115,7 @@ def head_signs(name: str, weight: Tensor, bias: Tensor | None, logits: Tensor) -
         answer = probabilities[:, live]
         decided = float((torch.minimum(answer, 1 - answer) < SILENT).float().mean())
         if decided > 0.5:
-            why = (
-                f"only the row of class {live} is live and its answer is all or nothing for most noise images"
-            )
+            why = f"only the row of class {live} is live and its answer is all or nothing for most images"
             yield Sign("lone-row", name, why, alarming=True)
 
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 
+from torch import Tensor
+
 from glasshouse.errors import BadInput
 from glasshouse.models.loading import load_model, load_weights
 from glasshouse.models.shapes import Shape
@@ -19,18 +21,19 @@ def vet_file(
     *,
     before: Sequence[Path] = (),
     peers: Sequence[str] = (),
+    images: Tensor | None = None,
     seed: int | None = None,
 ) -> Vetting:
     """Judge the weights in a file for `network`, a name of the zoo or `package.module:factory`.
 
-    `before` are files of the rounds before, oldest first.
+    `before` are files of the rounds before, oldest first; the rest is as `vet` takes it.
     """
     model = load_model(network, shape, classes)
     predecessors = [deepcopy(model) for _ in before]
     load_weights(model, weights)
     for predecessor, path in zip(predecessors, before):
         load_weights(predecessor, path)
-    return vet(model, shape, classes, predecessors=predecessors, peers=peers, seed=seed)
+    return vet(model, shape, classes, predecessors=predecessors, peers=peers, images=images, seed=seed)
 
 
 def read_shape(text: str) -> Shape:

@@ -1,4 +1,4 @@
-"""One batch of the client's own noise, through a received model and back to its first linear layer."""
+"""One batch of noise or of the client's images, through a model and back to its first linear layer."""
 
 import math
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class Flow:
 
 @dataclass(eq=False)
 class Probe:
-    """What a batch of noise shows of a model.
+    """What a batch of images shows of a model.
 
     `signals` holds, for each linear layer by name, the loss's derivatives at its outputs, shape (B, rows):
     what the samples add to the gradients of its biases, and multiplied by their inputs, of its weights.
@@ -54,10 +54,11 @@ class Probe:
     head: str | None = None
 
 
-def probe(model: nn.Module, shape: Shape, seed: int) -> Probe:
-    """Run a batch of noise images with random labels through a copy of `model` in training mode.
+def probe(model: nn.Module, shape: Shape, seed: int, images: Tensor | None = None) -> Probe:
+    """Run a batch of `images`, (N, C, H, W), or of noise through a copy of `model` in training mode.
 
-    Dropout is off, so that samples differ by what they are and not by luck.
+    As many as the model's cost allows; their labels are random. Dropout is off, so that samples differ by
+    what they are and not by luck.
     """
     copy = deepcopy(model).requires_grad_(False)
     count = affordable(copy.eval(), shape)
@@ -66,7 +67,7 @@ def probe(model: nn.Module, shape: Shape, seed: int) -> Probe:
         if isinstance(module, DROPOUT):
             module.eval()
     rng = torch.Generator().manual_seed(seed)
-    images = noise(count, shape, rng)
+    images = noise(count, shape, rng) if images is None else _spread(images, count)
     seen = Probe()
     leaves: dict[str, Tensor] = {}
     watches = [
@@ -76,7 +77,7 @@ def probe(model: nn.Module, shape: Shape, seed: int) -> Probe:
     ]
     with torch.enable_grad():
         seen.logits = copy(channels_last(images))
-        labels = torch.randint(seen.logits.shape[1], (count,), generator=rng)
+        labels = torch.randint(seen.logits.shape[1], (len(images),), generator=rng)
         if seen.logits.requires_grad:
             F.cross_entropy(seen.logits, labels, reduction="sum").backward()
     for watch in watches:
@@ -84,6 +85,12 @@ def probe(model: nn.Module, shape: Shape, seed: int) -> Probe:
     seen.logits = seen.logits.detach()
     seen.signals = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
     return seen
+
+
+def _spread(images: Tensor, count: int) -> Tensor:
+    """At most `count` of the images, from all over them: they may be sorted."""
+    places = torch.linspace(0, len(images) - 1, min(count, len(images))).long()
+    return images[places]
 
 
 def _watch(name: str, seen: Probe, leaves: dict[str, Tensor]) -> Callable[..., Any]:

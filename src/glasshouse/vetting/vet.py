@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glasshouse.errors import BadInput
 from glasshouse.learning.layout import Layout
@@ -33,15 +33,19 @@ def vet(
     *,
     predecessors: Sequence[nn.Module] = (),
     peers: Iterable[str] = (),
+    images: Tensor | None = None,
     seed: int | None = None,
 ) -> Vetting:
     """Judge a received `model` for images of `shape` (channels, height, width); it is left as it is.
 
     `predecessors` are the models of the rounds before, oldest first; `peers` the digests that other clients
-    got for this round. The noise that the model is tried on follows from its weights, or from `seed`: a
-    client that keeps a seed to itself cannot be prepared for.
+    got for this round. The model is tried on noise, which follows from its weights, or from `seed`: a client
+    that keeps a seed to itself cannot be prepared for; and on some of the client's own `images`, if given,
+    (N, C, H, W) in [0, 1].
     """
     check_shape(shape)
+    if images is not None and (images.shape[1:] != shape or len(images) < 2):
+        raise BadInput(f"images of shape {tuple(images.shape)}; give two or more of shape {tuple(shape)}")
     if any(Layout.of(each) != Layout.of(model) for each in predecessors):
         raise BadInput(
             "a predecessor has other layers than the model; give earlier weights of the same network"
@@ -49,21 +53,26 @@ def vet(
     own = digest(model)
     if broken := _broken_tensors(model):
         return Vetting(True, broken, own)
-    seen = probe(model, shape, int(own[:15], 16) if seed is None else seed)
+    seed = int(own[:15], 16) if seed is None else seed
+    seen = [probe(model, shape, seed)]
+    if images is not None:
+        seen.append(probe(model, shape, seed, images))
     if classes is not None:
         check_classes(classes)
-        if seen.logits.shape[1] != classes:
+        if seen[0].logits.shape[1] != classes:
             raise BadInput(
-                f"the model gives {seen.logits.shape[1]} logits, not {classes}; give its own number"
+                f"the model gives {seen[0].logits.shape[1]} logits, not {classes}; give its own number"
             )
     signs = [
         *weight_signs(model),
-        *behaviour_signs(model, seen),
+        *(sign for batch in seen for sign in behaviour_signs(model, batch)),
         *history_signs(model, predecessors),
         *_peer_signs(own, peers),
     ]
-    signs.sort(key=lambda sign: not sign.alarming)
-    return Vetting(any(sign.alarming for sign in signs), tuple(signs), own)
+    # Noise and images often show the same thing of a layer: it is said once.
+    once = {(sign.name, sign.layer): sign for sign in sorted(signs, key=lambda sign: sign.alarming)}
+    told = sorted(once.values(), key=lambda sign: not sign.alarming)
+    return Vetting(any(sign.alarming for sign in told), tuple(told), own)
 
 
 def _peer_signs(own: str, peers: Iterable[str]) -> list[Sign]:

@@ -127,9 +127,7 @@ class Surrogate:
 
 def restored(protocol: Protocol, cut: Cut, tensors: Mapping[str, Tensor]) -> Surrogate:
     """The surrogate whose `tensors` these are."""
-    learned = {
-        name.removeprefix(DECODER): own for name, own in tensors.items() if name.startswith(DECODER)
-    }
+    learned = {name.removeprefix(DECODER): own for name, own in tensors.items() if name.startswith(DECODER)}
     decoder = Decoder(cut.latent, protocol.shape).eval() if learned else None
     if decoder is not None:
         decoder.load_state_dict(learned)

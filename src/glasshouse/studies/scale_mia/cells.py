@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from glasshouse.access import BlindServerAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
 from glasshouse.attacks.crafted.scale_mia import ScaleMIA
@@ -23,7 +24,7 @@ from glasshouse.studies.scale_mia.rows import (
     reconstruction_rows,
     vetting_row,
 )
-from glasshouse.studies.scale_mia.stage import Conditions, Crowd, Judged, Stage
+from glasshouse.studies.scale_mia.stage import ONE_STEP, Conditions, Crowd, Judged, Stage
 from glasshouse.studies.scale_mia.targets import Prepared
 from glasshouse.studies.study import Workplace
 from glasshouse.vetting.vet import vet
@@ -39,7 +40,7 @@ class Meeting:
     group: Crowd
     samples: int
     most: int
-    conditions: Conditions = Conditions()
+    conditions: Conditions = ONE_STEP
 
     @property
     def rounds(self) -> int:
@@ -49,11 +50,14 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Extras:
-    """What a cell shows beside its metrics: sheets of pictures, the spread of PSNRs, what a client notices."""
+    """What a cell shows beside its metrics: pictures, the spread of PSNRs, what a client notices."""
 
     pictures: bool = False
     distribution: bool = False
     vetting: bool = False
+
+
+PLAIN = Extras()
 
 
 def attacked(
@@ -62,7 +66,7 @@ def attacked(
     specs: Sequence[str],
     place: Workplace,
     printed: Mapping[str, Mapping[str, float]] | None = None,
-    extras: Extras = Extras(),
+    extras: Extras = PLAIN,
 ) -> list[Finding]:
     """All metrics of some attacks on the same victims; `printed` are the paper's, by attack."""
     stage = Stage(prepared, meeting.group, meeting.rounds, place.engine, place.seed, meeting.conditions)
@@ -94,7 +98,8 @@ def _run(stage: Stage, spec: str, place: Workplace) -> tuple[list[Judged], float
         given += ("leave to change the network",)
     rng = torch_rng(place.seed, "attack", spec)
     accesses = list(stage.accesses(changes_network=attack.changes_network))
-    judged, offline = [], 0.0
+    judged: list[Judged] = []
+    offline = 0.0
     if isinstance(attack, ScaleMIA):
         given += (prepared.described,)
         began = time.perf_counter()
@@ -106,13 +111,21 @@ def _run(stage: Stage, spec: str, place: Workplace) -> tuple[list[Judged], float
                 if isinstance(attack, ScaleMIA):
                     evidence = attack.attack_rounds(crafted, access)
                 else:
-                    evidence = attack.run(access, knowledge, rng)
+                    evidence = _reconstructed(attack, access, knowledge, rng)
                     offline += evidence.offline / len(accesses)
             except RoundFailed as failure:
                 evidence = _nothing(stage, str(failure))
             judged.append(stage.judge(number, evidence))
             task.advance()
     return judged, offline, (*given, stage.channel)
+
+
+def _reconstructed(
+    attack: Attack, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator
+) -> Reconstructions:
+    evidence = attack.run(access, knowledge, rng)
+    assert isinstance(evidence, Reconstructions)
+    return evidence
 
 
 def _nothing(stage: Stage, reason: str) -> Reconstructions:

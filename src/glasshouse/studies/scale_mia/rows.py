@@ -39,8 +39,8 @@ def reconstruction_rows(
 ) -> list[Finding]:
     """Every metric of one attack over all rounds."""
     found = over_rounds(judged)
-    found["offline-seconds"] = (Estimate(round(offline, 3), None, None, 1), None)
-    found["online-seconds"] = (_plain_mean([own.evidence.online for own in judged]), None)
+    found["offline-seconds"] = (_seconds([offline]), None)
+    found["online-seconds"] = (_seconds([own.evidence.online for own in judged]), None)
     notes = tuple(dict.fromkeys(own.evidence.note for own in judged if own.evidence.note))
     rows = []
     for metric, (estimate, chance) in found.items():
@@ -82,7 +82,7 @@ def pooled(rounds: Sequence[Estimate], bounds: tuple[float, float]) -> Estimate:
     """The mean over rounds of equal size; see `ENOUGH` for what its interval is over."""
     n = sum(own.n for own in rounds)
     values = [own.value for own in rounds if own.value is not None]
-    if len(values) >= ENOUGH:
+    if len(values) >= ENOUGH and len(set(values)) > 1:
         return dataclasses.replace(mean(values, bounds=bounds), n=n, note=OVER_ROUNDS.format(len(values)))
     whole = combined(rounds, [1 / len(rounds)] * len(rounds))
     return dataclasses.replace(_cut(whole, bounds), note=OVER_SAMPLES.format(len(rounds)))
@@ -167,9 +167,8 @@ def _mean_of(values: np.ndarray, otherwise: str) -> Estimate:
     return mean(values.tolist(), bounds=(0.0, CAP))
 
 
-def _plain_mean(values: Sequence[float]) -> Estimate:
-    found = mean(values)
-    return dataclasses.replace(found, value=round(found.value or 0.0, 5))
+def _seconds(values: Sequence[float]) -> Estimate:
+    return Estimate(round(float(np.mean(values)), 5), None, None, len(values))
 
 
 def _cut(estimate: Estimate, bounds: tuple[float, float]) -> Estimate:

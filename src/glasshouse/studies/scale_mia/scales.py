@@ -1,5 +1,6 @@
 """How much of everything at each scale: networks, data, batches, and how long autoencoders are trained."""
 
+import dataclasses
 from dataclasses import dataclass
 
 from glasshouse.attacks.crafted.surrogate import Schooling
@@ -124,17 +125,17 @@ def _paper() -> Scale:
 
 
 def _smoke() -> Scale:
-    tiny = Schooling(steps=300, batch_size=64, lr=3e-3)
-    target = Target("cnn", "digits", tiny)
+    target = Target("mlp", "digits", Schooling(steps=1, batch_size=64, lr=3e-3))
+    deep = Target("cnn", "digits", Schooling(steps=100, batch_size=64, lr=3e-3))
     attacks = (("scale-mia", 1), ("robbing-the-fed", 1), ("fishing(steps=20)", 1))
     return Scale(
-        rows=(Row(target, (16, 64), 64),),
+        rows=(Row(target, (16, 64), 64), Row(deep, (16,), 32)),
         rivals=Rivals(target, attacks, (1, 16)),
-        starved=tuple(Target("cnn", "digits", tiny, **own) for own in ({"share": 0.1}, {"classes": 2})),
+        starved=tuple(dataclasses.replace(target, **own) for own in ({"share": 0.1}, {"classes": 2})),
         starved_batches=(16,),
         usual=target,
         batch=64,
-        collisions=(64, 256),
+        collisions=(64, 128),
         noises=("0", "1"),
         bits=(8, 22),
         minibatch=4,

@@ -80,9 +80,14 @@ def crowd(batch: int, *options: str) -> Crowd:
 class Conditions:
     """What an attack meets: the clients' recipe and strategy, and their defence."""
 
-    recipe: Recipe = Recipe(batch_size=0, lr=0.1)
-    strategy: str = "fedsgd"
+    recipe: Recipe
+    strategy: str
     defence: str = "none"
+
+
+STEP = Recipe(batch_size=0, lr=0.1)
+ONE_STEP = Conditions(STEP, "fedsgd")
+"""As in the paper: one step of learning rate 0.1 on all of a client's images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +110,7 @@ class Stage:
         rounds: int,
         engine: Engine,
         seed: int,
-        conditions: Conditions = Conditions(),
+        conditions: Conditions = ONE_STEP,
     ) -> None:
         self.prepared, self.group, self.conditions = prepared, group, conditions
         held = group.present * group.each
@@ -137,7 +142,7 @@ class Stage:
         return self._grantor.sent
 
     def accesses(self, *, changes_network: bool = False) -> Iterator[BlindServerAccess]:
-        """The server's access to the clients of each round; both see the same drop-outs for every attack."""
+        """The server's access to the clients of each round; attacks that ask once all meet the same."""
         granted = self._grantor.grant(BlindServerAccess, changes_network=changes_network)
         assert isinstance(granted, BlindServerAccess)
         for number in range(self.rounds):

@@ -1,15 +1,14 @@
 """The study: its grid at each scale."""
 
-from collections.abc import Callable, Sequence
 from functools import partial
 
 from glasshouse.findings import Finding
 from glasshouse.learning.recipe import Recipe
 from glasshouse.studies.scale_mia import printed
 from glasshouse.studies.scale_mia.brightness import brightness_rows
-from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED, Extras, Meeting, attacked
+from glasshouse.studies.scale_mia.cells import PEELED, PLAIN, PUBLISHED, Extras, Meeting, attacked
 from glasshouse.studies.scale_mia.scales import SCALES, Scale
-from glasshouse.studies.scale_mia.stage import Conditions, crowd
+from glasshouse.studies.scale_mia.stage import STEP, Conditions, crowd
 from glasshouse.studies.scale_mia.targets import Target, Targets
 from glasshouse.studies.study import Cell, Study, Workplace
 
@@ -20,6 +19,9 @@ LOCAL_STEPS = (1, 2, 5)
 MINIBATCHES = "minibatches"
 NORM = 1.0
 """The length to which clients clip their updates where they keep differential privacy."""
+
+QUIET = (f"scale-mia(norm={NORM})", f"scale-mia-peeled(rounds=1,norm={NORM})")
+"""The attacks that know of it."""
 
 FIGURES = 64
 """The batch size of the paper's pictures."""
@@ -63,11 +65,12 @@ class ScaleMIAStudy(Study):
         for spec, rounds in own.rivals.attacks:
             attack = spec.partition("(")[0]
             for batch in own.rivals.batches:
-                known = {spec: printed.table_3(attack, batch)}
+                target = own.rivals.target
+                known = {spec: printed.table_3(target.network, target.data, attack, batch)}
                 meeting = Meeting(crowd(batch), rounds * batch, rounds)
                 name = f"table-3/{attack}/{batch}"
                 extras = Extras(vetting=True)
-                made.append(self._cell(name, own.rivals.target, meeting, (spec,), known, extras))
+                made.append(self._cell(name, target, meeting, (spec,), known, extras))
         return made
 
     def _starved(self, own: Scale) -> list[Cell]:
@@ -104,7 +107,7 @@ class ScaleMIAStudy(Study):
             meeting = Meeting(crowd(batch), own.samples, own.rounds)
             meetings[f"collisions/{batch}"] = (meeting, (PUBLISHED, *several))
         for noise in own.noises:
-            meetings[f"dp/{noise}"] = (self._private(own, noise), BOTH)
+            meetings[f"dp/{noise}"] = (self._private(own, noise), (PUBLISHED, *QUIET))
         for bits in own.bits:
             meeting = Meeting(crowd(own.batch, f"bits={bits}"), own.samples, own.rounds)
             meetings[f"quantisation/{bits}"] = (meeting, BOTH)
@@ -119,7 +122,7 @@ class ScaleMIAStudy(Study):
     def _private(self, own: Scale, noise: str) -> Meeting:
         group = crowd(own.batch)
         defence = f"differential-privacy(norm={NORM},noise={noise},clients={group.clients})"
-        return Meeting(group, own.samples, own.rounds, Conditions(defence=defence))
+        return Meeting(group, own.samples, own.rounds, Conditions(STEP, "fedsgd", defence))
 
     def _cell(
         self,
@@ -128,7 +131,7 @@ class ScaleMIAStudy(Study):
         meeting: Meeting,
         specs: tuple[str, ...],
         known: dict[str, printed.Printed] | None = None,
-        extras: Extras = Extras(),
+        extras: Extras = PLAIN,
     ) -> Cell:
         def run(place: Workplace) -> list[Finding]:
             return attacked(self._targets.of(target, place), meeting, specs, place, known, extras)

@@ -128,7 +128,8 @@ def crafted_models(name: str, images: Images, seed: int) -> Iterator[tuple[str, 
     for kind, attack in attacks.items():
         try:
             sent = sent_by(attack, network, images, seed)
-        except CannotRun:
+        except (CannotRun, torch.linalg.LinAlgError) as error:
+            print(f"{kind} on {name}: {error}", file=sys.stderr)
             continue
         yield kind, sent[-1]
         if kind == "eluding":
@@ -208,20 +209,20 @@ def judged(
         print(f"{name} on {data}: {error}", file=sys.stderr)
 
 
-def measure(honest: bool, seeds: int, fresh: int, own: bool, log: Path) -> None:
-    """Append verdicts to `log`: `seeds` of each network and data set, and `fresh` more at initialisation."""
-    for data in DATA:
+def measure(honest: bool, given: argparse.Namespace) -> None:
+    """Append verdicts to the log: some seeds of each network and data set, and more at initialisation."""
+    for data in given.data:
         try:
             images = load(data).train[:2000]
         except BadInput as error:
             print(error, file=sys.stderr)
             continue
-        for name in MODELS:
-            few = 1 if name in HEAVY else seeds
+        for name in given.networks:
+            few = 1 if name in HEAVY else given.seeds
             for seed in range(few):
-                write(log, judged(honest, name, data, images, seed, own))
+                write(given.log, judged(honest, name, data, images, seed, given.own))
             if honest:
-                write(log, initial(name, data, images, range(few, few + fresh)))
+                write(given.log, initial(name, data, images, range(few, few + given.fresh)))
 
 
 def initial(name: str, data: str, images: Images, seeds: range) -> Iterator[Verdict]:
@@ -281,6 +282,8 @@ def main() -> None:
     options.add_argument("--only", choices=["honest", "crafted"], help="measure only this, and write no page")
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--fresh", type=int, default=6, help="more honest models at initialisation")
+    options.add_argument("--data", nargs="+", default=DATA)
+    options.add_argument("--networks", nargs="+", default=list(MODELS))
     options.add_argument("--own", action="store_true", help="try the client's images beside noise")
     options.add_argument("--log", type=Path, default=Path("runs/vetting.jsonl"))
     options.add_argument("--page", action="store_true", help="write the page from the log alone")
@@ -289,7 +292,7 @@ def main() -> None:
     if not given.page:
         for honest in (True, False):
             if given.only in (None, "honest" if honest else "crafted"):
-                measure(honest, given.seeds, given.fresh, given.own, given.log)
+                measure(honest, given)
     verdicts = [Verdict(**json.loads(line)) for line in given.log.read_text().splitlines()]
     print(tables(verdicts))
     if given.only is None:

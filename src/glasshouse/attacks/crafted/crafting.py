@@ -1,5 +1,6 @@
 """The crafted model: a surrogate's encoder before a sorting machine, and how to read what it sorted."""
 
+import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from glasshouse.attacks.crafted.peeling import Signs, peel
 from glasshouse.attacks.crafted.sorting import Sorter, class_weights, signs, write_page
 from glasshouse.attacks.crafted.surrogate import Surrogate
 from glasshouse.data.images import Images
-from glasshouse.federation.channels.channel import RoundFailed
+from glasshouse.federation.channels.channel import Channel, RoundFailed
 from glasshouse.federation.updates import Delivery, Update
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.fit import fit
@@ -32,12 +33,11 @@ EMPTY = 0.02
 REHEARSING = 4
 """Clients that a rehearsal is played with."""
 
-TILT = 1e-3
-"""How far crafted models let the logits move where clients take a single step, ..."""
+HEATS = (1e-4, 1e-2, 1.0, 100.0)
+"""How far several local steps may move the logits by way of the second layer, ..."""
 
-TILTS = (1e-2, 1.0)
-QUIETER = (1.0, 10.0, 100.0, 1000.0)
-"""... and where they take several: what is rehearsed, with gains below the loudest by these factors."""
+DRIFTS = (0.3, 3.0, 10.0)
+"""... and the rows' thresholds, in bins: what is rehearsed."""
 
 SINGLES = 0.01
 """The share of lone samples that may be taken for mixtures because they have few zeros."""
@@ -47,7 +47,8 @@ SINGLES = 0.01
 class Crafted:
     """Models to send, one for each round, shape (P,).
 
-    A sample of loss weight 1 moves the biases of its rows by `unit` over the number of samples.
+    A sample of loss weight 1 moves the biases of its rows by `unit` over the number of samples. The channel
+    throws the entries of each client's sum over its samples off by `rounding`, in root mean square.
     """
 
     vectors: tuple[Tensor, ...]
@@ -55,6 +56,7 @@ class Crafted:
     sorter: Sorter
     protocol: Protocol
     unit: float
+    rounding: float
 
     def latents(self, deliveries: Sequence[Delivery | None]) -> Tensor:
         """Latents from the clients' summed updates, the surest first, shape (n, d).
@@ -79,7 +81,9 @@ class Crafted:
             )
             bins, page_sums, page_weights = self.sorter.read(page, weight * scale[:, None], bias * scale)
             sums[bins], weights[bins] = page_sums, page_weights
-        noise = _noise(sums, weights)
+        arrived = [delivery for delivery in deliveries if delivery is not None]
+        rounding = max(math.sqrt(2 * len(each.clients)) for each in arrived) * self.rounding / self.unit
+        noise = max(_noise(sums, weights), rounding)
 
         def alone(latents: Tensor, own: Tensor) -> Tensor:
             return self._sized(own) & self._rectified(latents, noise / own.abs())
@@ -138,22 +142,50 @@ def craft(
     loudness = loudest(surrogate, sorter, recipe.batch(largest), protocol.classes, rng)
     step = recipe.lr * recipe.epochs * largest / recipe.batch(largest)
     pages = sorter.pages(width)
+    rounding = channel_rounding(protocol.channel)
 
-    def crafted(gain: float, tilt: float) -> Crafted:
+    def crafted(gain: float, scale: float | None = None) -> Crafted:
         vectors = []
         for page in pages:
             vector = surrogate.vector.clone()
             named = protocol.layout.named(vector)
-            write_page(named, linear, sorter.layer(page), surrogate.latents, gain, tilt)
+            write_page(named, linear, sorter.layer(page), surrogate.latents, gain, scale)
             vectors.append(vector)
-        return Crafted(tuple(vectors), surrogate, sorter, protocol, step * gain)
+        return Crafted(tuple(vectors), surrogate, sorter, protocol, step * gain, rounding * largest)
 
-    gain = REACH / (step * loudness)
+    loud = REACH / (step * loudness)
     if one_step(recipe):
-        return crafted(gain, TILT)
-    trials = [crafted(gain / quieter, tilt) for quieter in QUIETER for tilt in TILTS]
+        return crafted(loud)
+    between = protocol.layout.named(access.current)[f"{linear[-1]}.weight"].shape[1]
+    steady = Steadiness.of(surrogate, sorter, step, between if len(linear) > 2 else 1)
+    trials = [crafted(*steady.gains(heat, drift, loud)) for heat in HEATS for drift in DRIFTS]
     cast = rehearsal_cast(auxiliary, access.sizes, rng)
     return max(trials, key=lambda trial: rehearsed(trial, cast))
+
+
+@dataclass(frozen=True)
+class Steadiness:
+    """What several local steps do to a sorting machine: `heat` to the logits, `drift` to the thresholds.
+
+    Both at rows and columns of gain 1, to be scaled by the square of the one and the quotient of the two.
+    """
+
+    heat: float
+    drift: float
+
+    @classmethod
+    def of(cls, surrogate: Surrogate, sorter: Sorter, step: float, between: int) -> "Steadiness":
+        """For learning rates that add up to `step`, and `between` neurons between the rows and the logits."""
+        spans = [float(cut[-1] - cut[1]) for cut in sorter.cuts]
+        widths = [float(cut[1:].diff().median()) for cut in sorter.cuts]
+        lengths = float(surrogate.latents.double().square().sum(1).mean())
+        heat = step * sum(len(cut) * span**2 for cut, span in zip(sorter.cuts, spans)) / between
+        return cls(heat, step * (lengths + 1) / max(min(widths), 1e-12))
+
+    def gains(self, heat: float, drift: float, loudest: float) -> tuple[float, float]:
+        """Gain and scale that keep to these bounds."""
+        scale = math.sqrt(heat / self.heat)
+        return min(loudest, drift * scale / self.drift), scale
 
 
 def loudest(surrogate: Surrogate, sorter: Sorter, batch: int, classes: int, rng: torch.Generator) -> float:
@@ -167,6 +199,14 @@ def loudest(surrogate: Surrogate, sorter: Sorter, batch: int, classes: int, rng:
             rows = (drawn * torch.cat([latents, torch.ones(len(latents), 1)], 1))[order].cumsum(0)
             largest = max(largest, float(rows.abs().max()) / len(latents))
     return largest
+
+
+def channel_rounding(channel: Channel) -> float:
+    """How far a channel's quantisation throws a client's entries off, in root mean square: tried out."""
+    deltas = torch.rand(2, 1000, generator=torch.Generator().manual_seed(0))
+    updates = [Update(client, 1, delta) for client, delta in enumerate(deltas)]
+    mean = channel.deliver(updates, seed=0).mean
+    return float((mean - deltas.mean(0)).double().square().mean().sqrt()) * math.sqrt(2)
 
 
 def rehearsal_cast(auxiliary: Images, sizes: Sequence[int], rng: torch.Generator) -> tuple[Images, ...]:

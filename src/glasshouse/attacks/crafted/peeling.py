@@ -22,6 +22,9 @@ SWEEPS = 60
 STRAYS = 6.0
 """How many standard deviations of noise may carry a sample across a threshold."""
 
+SAME = 0.02
+"""Latents that differ by less than this share of their length are one sample's."""
+
 Alone = Callable[[Tensor, Tensor], Tensor]
 """Whether the samples of some bins look alone there, from their quotients (n, d) and their weights (n,)."""
 
@@ -95,7 +98,13 @@ def peel(sums: Tensor, weights: Tensor, sorter: Sorter, known: Signs) -> Peeled:
     left = (weights.abs() > known.empty).nonzero().flatten()
     left = left[weights[left].abs().argsort(descending=True)]
     mixed = quotients(sums[left], weights[left])
-    return Peeled(torch.cat([*found, mixed[:0]]).float(), mixed.float())
+    return Peeled(_distinct(torch.cat([*found, mixed[:0]]).float()), mixed.float())
+
+
+def _distinct(latents: Tensor) -> Tensor:
+    """The latents, each once: a sample that was taken out of a wrong bin is found again."""
+    again = torch.cdist(latents, latents) < SAME * latents.norm(dim=1)
+    return latents[~again.tril(-1).any(1)]
 
 
 def _rivals(bins: Tensor, feature: Tensor, cut: Tensor, margin: Tensor) -> Tensor:

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
-from glasshouse.attacks.crafted.crafting import Crafted, craft, one_step
+from glasshouse.attacks.crafted.crafting import Crafted, craft, one_step, rehearsal_cast
 from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.leakage import Law
 from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_rounds
+from glasshouse.attacks.crafted.quieting import quieted
 from glasshouse.attacks.crafted.sorting import make_sorter
-from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, make_surrogate
+from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, make_surrogate, shrink
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 
@@ -32,7 +33,8 @@ class ScaleMIA(Attack):
     """Scale-MIA as published: one direction, the latents' brightness, and a normal law for its quantiles.
 
     The autoencoder is trained for `steps` of `batch_size` images. `directions` 0 means as many as find most,
-    `rounds` 0 as many as give the samples room: a server may ask the same clients again.
+    `rounds` 0 as many as give the samples room: a server may ask the same clients again. Where clients clip
+    their single step to an L2 norm, a `norm` keeps updates within it.
     """
 
     steps: int = 12000
@@ -41,6 +43,7 @@ class ScaleMIA(Attack):
     directions: int = 1
     rounds: int = 1
     law: Law = "normal"
+    norm: float | None = None
     family = "reconstruction"
     needs = (BlindServerAccess,)
     told = ("auxiliary",)
@@ -59,6 +62,8 @@ class ScaleMIA(Attack):
             raise BadInput(f"scale-mia lr = {self.lr} is out of range; it must lie in (0, 1)")
         if self.law not in Law.__args__:  # type: ignore[attr-defined]
             raise BadInput(f"scale-mia law = {self.law!r} is unknown; use normal, laplace or empirical")
+        if self.norm is not None and not self.norm > 0:
+            raise BadInput(f"scale-mia norm = {self.norm} is out of range; it must be above 0")
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None
@@ -85,8 +90,13 @@ class ScaleMIA(Attack):
         rounds = self.rounds or suggested_rounds(samples, width, steady)
         rows = rounds * (width - 1) + 1 if rounds > 1 else width
         directions = self.directions or (suggested_directions(samples, rows) if steady else 1)
+        if not steady:
+            surrogate = shrink(surrogate, access.protocol)
         sorter = make_sorter(surrogate.latents, rows, directions, self.law)
-        return craft(surrogate, access, auxiliary, sorter, rng)
+        crafted = craft(surrogate, access, auxiliary, sorter, rng)
+        if self.norm is None or not steady:
+            return crafted
+        return quieted(crafted, rehearsal_cast(auxiliary, access.sizes, rng), self.norm)
 
     def attack_rounds(self, crafted: Crafted, access: BlindServerAccess) -> Reconstructions:
         """The online phase: send, and rebuild images from what the channel delivers.

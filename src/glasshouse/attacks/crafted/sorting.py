@@ -20,6 +20,9 @@ from torch import Tensor
 
 from glasshouse.attacks.crafted.leakage import Law, bin_sums, thresholds
 
+TILT = 1e-3
+"""How far the logits may move where nothing else limits the rows."""
+
 MARGIN = 4.0
 """How far hidden layers stay from closing, in units of how far auxiliary latents move them."""
 
@@ -122,12 +125,12 @@ def write_page(
     rows: tuple[Tensor, Tensor],
     latents: Tensor,
     gain: float,
-    tilt: float,
+    scale: float | None,
 ) -> None:
     """Write a page of a sorter into the linear layers of a model, given as views of its vector by name.
 
-    A sample of class c adds -`gain` times the class's weight to the gradient of each row it activates. The
-    logits of `latents`, shape (N, d), move by at most `tilt`.
+    A sample of class c adds -`gain` times the class's weight to the gradient of each row it activates. Rows
+    are scaled by `scale`, or so that the logits of `latents`, shape (N, d), move by at most 0.001.
     """
     first, *hidden, last = linear
     weights, probabilities = class_weights(len(named[f"{last}.bias"]))
@@ -136,7 +139,7 @@ def write_page(
     answers = (latents.double() @ rows[0].T + rows[1]).relu() @ columns[: len(rows[1])]
     middle = float(answers.mean())
     reach = max(float((answers - middle).abs().max()), 1e-12)
-    scale = tilt / (gain * reach * float(weights.abs().max()))
+    scale = scale or TILT / (gain * reach * float(weights.abs().max()))
     named[f"{first}.weight"].zero_()[: len(rows[0])] = (scale * rows[0]).float()
     named[f"{first}.bias"].zero_()[: len(rows[1])] = (scale * rows[1]).float()
     # What all samples add alike is taken off; hidden layers get some back, so that their ReLU stays open.

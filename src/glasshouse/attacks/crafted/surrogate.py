@@ -1,5 +1,6 @@
 """The surrogate autoencoder: the network's own encoder, and a decoder that turns latents back into images."""
 
+import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from glasshouse.access import Protocol
 from glasshouse.attacks.crafted.cut import Cut, encoder
 from glasshouse.learning.cpu import channels_last, laid_out
-from glasshouse.learning.layout import read_vector
+from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.seeds import numpy_from
 
 MOST_LATENTS = 10_000
@@ -96,8 +97,8 @@ def _sizes(side: int, shape: tuple[int, int, int]) -> list[tuple[int, int]]:
 class Surrogate:
     """A trained autoencoder: the model with its encoder, (P,), its decoder, and auxiliary latents, (N, d).
 
-    `rectified` says that latents come out of a ReLU. Where the latent is the image itself there is nothing to
-    decode.
+    Where the latent is the image itself there is nothing to decode. The encoder's latents are `shrunk` times
+    what the decoder was trained on.
     """
 
     cut: Cut
@@ -105,6 +106,7 @@ class Surrogate:
     decoder: nn.Module | None
     latents: Tensor
     shape: tuple[int, int, int]
+    shrunk: float = 1.0
 
     @cached_property
     def rectified(self) -> bool:
@@ -114,9 +116,9 @@ class Surrogate:
     def decode(self, latents: Tensor) -> Tensor:
         """Images (n, C, H, W) in [0, 1] from latents (n, d)."""
         if self.decoder is None or not len(latents):
-            return latents.reshape(-1, *self.shape).clamp(0, 1)
+            return (latents / self.shrunk).reshape(-1, *self.shape).clamp(0, 1)
         with all_cores():
-            return in_chunks(self.decoder, latents).contiguous()
+            return in_chunks(self.decoder, latents / self.shrunk).contiguous()
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that was learned, by name, for a file."""
@@ -161,6 +163,33 @@ def make_surrogate(
     with all_cores():
         latents = in_chunks(encode, x[:MOST_LATENTS])
     return Surrogate(cut, read_vector(network), decoder, latents, protocol.shape)
+
+
+def shrink(surrogate: Surrogate, protocol: Protocol) -> Surrogate:
+    """The surrogate with latents of length about 1, where one layer of its encoder can see to that.
+
+    Rows change by their inputs, so short ones leave a sorting machine steadier under several local steps.
+    """
+    factor = 1 / float(surrogate.latents.double().square().sum(1).mean().sqrt())
+    network = deepcopy(protocol.architecture)
+    probe = torch.rand(4, *protocol.shape, generator=torch.Generator().manual_seed(0))
+    encode = encoder(network.eval(), surrogate.cut)
+    last = [name for name in protocol.layout.names if name.rpartition(".")[0] not in surrogate.cut.linear]
+    layers = dict.fromkeys(name.rpartition(".")[0] for name in reversed(last))
+    for layer in list(layers)[:2]:
+        vector = surrogate.vector.clone()
+        for part in ("weight", "bias"):
+            if f"{layer}.{part}" in protocol.layout.names:
+                protocol.layout.named(vector)[f"{layer}.{part}"].mul_(factor)
+        with torch.no_grad():
+            write_vector(network, surrogate.vector)
+            before = encode(probe)
+            write_vector(network, vector)
+            after = encode(probe)
+        if torch.allclose(after, factor * before, rtol=1e-3, atol=1e-6 * factor):
+            latents = surrogate.latents * factor
+            return dataclasses.replace(surrogate, vector=vector, latents=latents, shrunk=factor)
+    return surrogate
 
 
 def train_surrogate(

@@ -33,7 +33,7 @@ EMPTY = 0.02
 REHEARSING = 4
 """Clients that a rehearsal is played with."""
 
-HEATS = (1e-4, 1e-2, 1.0, 100.0)
+HEATS = (1e-4, 1.0, 100.0, 1e4)
 """How far several local steps may move the logits by way of the second layer, ..."""
 
 DRIFTS = (0.3, 3.0, 10.0)

@@ -234,8 +234,13 @@ def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def all_cores() -> Iterator[None]:
     """Let torch use all cores for a while: nothing else runs beside an attack's preparations."""
     before = torch.get_num_threads()
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(_cores())
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _cores() -> int:
+    """How many cores this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -177,7 +177,7 @@ class Steadiness:
     def of(cls, surrogate: Surrogate, sorter: Sorter, step: float, between: int) -> "Steadiness":
         """For learning rates that add up to `step`, and `between` neurons between the rows and the logits."""
         spans = [float(cut[-1] - cut[1]) for cut in sorter.cuts]
-        widths = [float(cut[1:].diff().median()) for cut in sorter.cuts]
+        widths = [span / len(cut) for cut, span in zip(sorter.cuts, spans)]
         lengths = float(surrogate.latents.double().square().sum(1).mean())
         heat = step * sum(len(cut) * span**2 for cut, span in zip(sorter.cuts, spans)) / between
         return cls(heat, step * (lengths + 1) / max(min(widths), 1e-12))

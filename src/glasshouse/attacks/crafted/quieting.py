@@ -1,0 +1,52 @@
+"""Staying within a norm: a crafted model so quiet that clients who clip their updates leave them whole."""
+
+import dataclasses
+from collections.abc import Sequence
+from copy import deepcopy
+
+from glasshouse.attacks.crafted.crafting import Crafted
+from glasshouse.attacks.crafted.sorting import write_page
+from glasshouse.data.images import Images
+from glasshouse.learning.cpu import laid_out
+from glasshouse.learning.fit import fit
+
+SPARE = 0.8
+"""The share of the norm that a rehearsed update may take: real ones differ."""
+
+
+def quieted(crafted: Crafted, cast: Sequence[Images], norm: float) -> Crafted:
+    """The same sorting machine with a lower gain, so that updates of the cast have at most the L2 `norm`.
+
+    Only the gain goes down, and with it the first layer's gradient, which is nearly all of an update; what is
+    sorted and where stays as it is.
+    """
+    longest = max(_length(crafted, images) for images in cast)
+    if longest <= SPARE * norm:
+        return crafted
+    return _with_gain(crafted, SPARE * norm / longest)
+
+
+def _length(crafted: Crafted, images: Images) -> float:
+    """The length of the longest update that a client with these images would send."""
+    protocol = crafted.protocol
+    network = laid_out(deepcopy(protocol.architecture))
+    trainable = protocol.layout.trainable
+    deltas = [fit(network, sent, images, protocol.recipe, seed=0) - sent for sent in crafted.vectors]
+    return max(float(delta[:trainable].norm()) for delta in deltas)
+
+
+def _with_gain(crafted: Crafted, factor: float) -> Crafted:
+    """The crafted models with their gain times `factor`."""
+    protocol, surrogate, sorter = crafted.protocol, crafted.surrogate, crafted.sorter
+    recipe = protocol.recipe
+    first = f"{surrogate.cut.linear[0]}.weight"
+    gain = factor * crafted.unit / (recipe.lr * recipe.epochs)
+    pages = sorter.pages(len(protocol.layout.named(surrogate.vector)[first]))
+    vectors = []
+    for page, sent in zip(pages, crafted.vectors):
+        rows = sorter.layer(page)
+        scale = float(protocol.layout.named(sent)[first][0].norm() / rows[0][0].norm())
+        vector = surrogate.vector.clone()
+        write_page(protocol.layout.named(vector), surrogate.cut.linear, rows, surrogate.latents, gain, scale)
+        vectors.append(vector)
+    return dataclasses.replace(crafted, vectors=tuple(vectors), unit=factor * crafted.unit)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.attacks.crafted.leakage import Law, bin_sums, thresholds
+from glasshouse.attacks.crafted.principal import principal_axes
 
 TILT = 1e-3
 """How far the logits may move where nothing else limits the rows."""
@@ -96,9 +97,7 @@ def make_sorter(latents: Tensor, rows: int, directions: int, law: Law) -> Sorter
     if directions == 1:
         axes = torch.full((1, width), 1 / width, dtype=torch.double)
     else:
-        centred = latents.double() - latents.double().mean(0)
-        _, vectors = torch.linalg.eigh(centred.T @ centred)
-        axes = vectors[:, -directions:].T.flip(0).contiguous()
+        axes = principal_axes(latents, directions)
     share = [rows // directions + (place < rows % directions) for place in range(directions)]
     features = latents.double() @ axes.T
     cuts = tuple(thresholds(features[:, place], count, law) for place, count in enumerate(share))

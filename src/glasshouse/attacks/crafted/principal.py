@@ -23,5 +23,6 @@ def principal_axes(latents: Tensor, count: int) -> Tensor:
         basis = torch.linalg.qr(centred.T @ (centred @ basis))[0]
     inside = (centred @ basis).double()
     _, turn = torch.linalg.eigh(inside.T @ inside)
-    axes = (basis.double() @ turn).T.flip(0)[:count].contiguous()
-    return axes / axes.norm(dim=1, keepdim=True)
+    axes: Tensor = (basis.double() @ turn).T.flip(0)[:count].contiguous()
+    axes /= axes.norm(dim=1, keepdim=True)
+    return axes

@@ -29,6 +29,15 @@ TINY = {
 }
 
 
+WITHOUT_A_BLIND_GUESS = {
+    "clean-accuracy",
+    "psnr-of-recovered",
+    "offline-seconds",
+    "online-seconds",
+    "vet-alarm",
+}
+
+
 def without_seconds(folder: Path) -> list[dict]:
     rows = [row | {"seconds": None} for row in json.loads((folder / "results.json").read_text())]
     return [row | {"value": None} if row["metric"].endswith("-seconds") else row for row in rows]
@@ -54,6 +63,7 @@ def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tin
         ("curious server", "label-counts"),
         ("blind server", "label-counts"),
         ("crafting server", "saturated-head"),
+        ("blind crafting server", "scale-mia-peeled(steps=3000)"),
     }
     defences = {"none", *TINY["audit"]["defences"]}
     assert met == {(*pair, defence) for pair in pairs for defence in defences}
@@ -64,7 +74,7 @@ def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tin
 def test_every_number_has_its_n_its_chance_and_what_it_assumes(tiny_run):
     for row in tiny_run.findings:
         assert row.n is not None
-        assert row.chance is not None or row.metric == "clean-accuracy"
+        assert row.chance is not None or row.metric in WITHOUT_A_BLIND_GUESS
         assert row.seed == 0
         if row.value is not None and row.low is not None:
             assert row.low <= row.value
@@ -72,7 +82,23 @@ def test_every_number_has_its_n_its_chance_and_what_it_assumes(tiny_run):
     told = {row.attack: row.assumes for row in tiny_run.findings if row.attack}
     assert "auxiliary" in " ".join(told["loss-threshold"])
     assert "auxiliary" not in " ".join(told["gap"])
-    assert told["saturated-head"] == ()
+    crafted = [row for row in tiny_run.findings if row.attack == "saturated-head"]
+    assert all(row.assumes == () for row in crafted if row.metric != "vet-alarm")
+    peeled = [
+        row
+        for row in tiny_run.findings
+        if (row.attack or "").startswith("scale-mia") and row.value is not None
+    ]
+    assert all("secure aggregation" in " ".join(row.assumes) for row in peeled if row.metric != "vet-alarm")
+
+
+def test_a_client_that_vets_would_have_noticed_the_crafted_models(tiny_run):
+    alarms = {row.attack: row for row in tiny_run.findings if row.metric == "vet-alarm"}
+    assert set(alarms) == {"saturated-head", "scale-mia-peeled(steps=3000)"}
+    for row in alarms.values():
+        assert row.family == "vetting"
+        assert row.value == 1
+        assert row.assumes
 
 
 def test_the_folder_holds_what_the_documentation_promises(tiny_run):

@@ -56,6 +56,12 @@ class Sent:
     network: nn.Module
     vector: Tensor
 
+    def model(self) -> nn.Module:
+        """The network as its clients received it."""
+        received = deepcopy(self.network)
+        write_vector(received, self.vector)
+        return received
+
 
 class Grantor:
     """Builds access objects for one finished federation; `sent` are the last crafting server's models."""

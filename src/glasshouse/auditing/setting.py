@@ -44,9 +44,14 @@ class ModelTable(Table):
 
 
 class TrainingTable(Table):
-    """The federation: `rounds` of local training on a `fraction` of the clients."""
+    """The federation: `rounds` of local training on a `fraction` of the clients.
+
+    Updates reach the server through `channel`; a crafting server that is blind gets its rounds through the
+    same one, or through secure aggregation where that is `plain`.
+    """
 
     strategy: str = "fedavg"
+    channel: str = "plain"
     rounds: int = Field(default=10, ge=1)
     fraction: float = Field(default=1.0, gt=0, le=1)
     target_accuracy: float | None = Field(default=None, gt=0, le=1)
@@ -84,6 +89,7 @@ class AttackTable(Table):
         "fgsm",
         "label-counts",
         "saturated-head",
+        "scale-mia-peeled(steps=3000)",
     )
     defences: Names = (
         "gaussian-noise(std=0.05)",
@@ -127,6 +133,7 @@ EXAMPLE = Setting(
             "fgsm(eps=0.1)",
             "label-counts",
             "saturated-head",
+            "scale-mia-peeled(steps=500)",
         )
     ),
 )

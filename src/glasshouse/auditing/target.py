@@ -7,6 +7,7 @@ from glasshouse.auditing.grants import Grantor
 from glasshouse.auditing.setting import TrainingTable
 from glasshouse.auditing.trial import Trial, slug
 from glasshouse.defences import make_defences
+from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.strategies import STRATEGIES
@@ -39,6 +40,7 @@ def train_target(
         engine=engine,
         strategy=STRATEGIES.make("fedavg" if central else strategy),
         defences=make_defences(defence),
+        channel=CHANNELS.make(training.channel),
         local_test=0 if central else training.local_test,
         seed=derive(setting.seed, "federation"),
     )

@@ -25,6 +25,9 @@ weights = ""
 
 [training]
 strategy = "fedavg"
+# How updates reach the server: "plain", "secure" (masked and quantised; only their sum arrives), "ideal" (the
+# exact sum) or "flower" (Flower's SecAgg+). Blind crafting servers get theirs through "secure" at least.
+channel = "plain"
 rounds = 30
 # The share of the clients that takes part in each round.
 fraction = 0.5
@@ -51,6 +54,7 @@ attacks = [
     "fgsm(eps=0.1)",
     "label-counts",
     "saturated-head",
+    "scale-mia-peeled(steps=500)",
 ]
 # Each is trained in and attacked like the undefended model; join several with +.
 defences = [

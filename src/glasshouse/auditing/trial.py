@@ -1,5 +1,6 @@
 """One trained federation on trial: each attack gets its access, the auditor keeps the truth and scores."""
 
+import dataclasses
 import re
 import time
 import zlib
@@ -32,8 +33,13 @@ from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History
 from glasshouse.findings import Finding
 from glasshouse.learning.seeds import derive, torch_rng
+from glasshouse.measures.estimate import proportion
 from glasshouse.measures.membership import roc
 from glasshouse.store import RunFolder
+from glasshouse.vetting.vet import vet
+
+MOST_VETTED = 4
+"""As many of the models that a crafting server sent are vetted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +140,33 @@ class Trial:
             "defence": self.defence,
             "adversary": kind.adversary,
         }
+        found = [self.finding(spec, kind, **examination.entries(each)) for each in scores]
+        if bare and self.grantor.sent:
+            found.append(self._vetted(spec, kind))
         return {
-            "rows": [self.finding(spec, kind, **examination.entries(found)).row() for found in scores],
+            "rows": [each.row() for each in found],
             "roc": [by_whom | curve for curve in _roc(evidence, truth)],
             "gallery": [by_whom | picture for picture in shown],
             "risk": [by_whom | entry for entry in (risks(evidence, truth) if bare else [])],
         }
+
+    def _vetted(self, spec: str, kind: type[Access]) -> Finding:
+        """What clients that vet would have said to the models that this attack sent."""
+        sent = self.grantor.sent[:MOST_VETTED]
+        verdicts = [vet(each.model(), self.federation.shape) for each in sent]
+        share = proportion(sum(verdict.crafted for verdict in verdicts), len(verdicts))
+        reasons = [str(sign) for verdict in verdicts for sign in verdict.signs if sign.alarming]
+        row = self.finding(
+            spec,
+            kind,
+            metric="vet-alarm",
+            value=share.value,
+            low=share.low,
+            high=share.high,
+            n=share.n,
+            assumes=tuple(dict.fromkeys(reasons)),
+        )
+        return dataclasses.replace(row, family="vetting")
 
     def _run(self, attack: Attack, access: Access, knowledge: Knowledge, rng: torch.Generator) -> Evidence:
         """The attack's evidence; where no round comes about, a reconstruction ends with no images."""
@@ -166,7 +193,7 @@ class Trial:
             "shadows": lambda: shadowing.offline(self.defence, rounds),
             "online_shadows": lambda: shadowing.online(self.defence, rounds),
         }
-        if not len(truth.candidates):
+        if "candidates" in attack.told and not len(truth.candidates):
             raise CannotRun("there is nobody to compare members with; set data.nonmembers above 0")
         told: dict[str, Any] = {}
         for name in attack.told:

@@ -15,6 +15,7 @@ DEFENCES = Registry(
         "laplacian-noise": "glasshouse.defences.perturbation:LaplacianNoise",
         "pruning": "glasshouse.defences.perturbation:Pruning",
         "clipping": "glasshouse.defences.perturbation:Clipping",
+        "vet": "glasshouse.defences.vet:Vet",
         "differential-privacy": "glasshouse.defences.privacy:DifferentialPrivacy",
     },
     base="glasshouse.defences.defence:Defence",

@@ -67,7 +67,8 @@ def run_study(
         "charts": [chart.model_dump() for chart in shown.charts],
     }
     write_json(folder.path / "study.json", page)
-    return write_results(folder.path, findings, {})
+    gallery = {"gallery": [exhibit.model_dump() for exhibit in shown.gallery]} if shown.gallery else {}
+    return write_results(folder.path, findings, gallery)
 
 
 def _run_cell(

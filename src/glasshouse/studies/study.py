@@ -9,7 +9,7 @@ from typing import ClassVar
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
-from glasshouse.report.run import Chart, Layout
+from glasshouse.report.run import Chart, Exhibit, Layout
 
 SCALES = ("smoke", "laptop", "paper")
 
@@ -44,10 +44,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Presentation:
-    """What the page of a study shows beside its long table."""
+    """What the page of a study shows beside its long table; pictures lie in the run's folder."""
 
     tables: tuple[Layout, ...] = ()
     charts: tuple[Chart, ...] = ()
+    gallery: tuple[Exhibit, ...] = ()
 
 
 class Study(ABC):

@@ -1,16 +1,22 @@
 """The study: its grid at each scale."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from glasshouse.findings import Finding
 from glasshouse.learning.recipe import Recipe
 from glasshouse.studies.scale_mia import printed
+from glasshouse.studies.scale_mia.beyond import further_tables
 from glasshouse.studies.scale_mia.brightness import brightness_rows
 from glasshouse.studies.scale_mia.cells import PEELED, PLAIN, PUBLISHED, Extras, Meeting, attacked
+from glasshouse.studies.scale_mia.claims import verdicts
+from glasshouse.studies.scale_mia.figures import charts, exhibits
+from glasshouse.studies.scale_mia.layout import paper_tables
+from glasshouse.studies.scale_mia.measured import Measured
 from glasshouse.studies.scale_mia.scales import SCALES, Scale
 from glasshouse.studies.scale_mia.stage import STEP, Conditions, crowd
 from glasshouse.studies.scale_mia.targets import Target, Targets
-from glasshouse.studies.study import Cell, Study, Workplace
+from glasshouse.studies.study import Cell, Presentation, Study, Verdict, Workplace
 
 BOTH = (PUBLISHED, PEELED)
 DIRECTIONS = (1, 2, 3, 4)
@@ -51,6 +57,14 @@ class ScaleMIAStudy(Study):
             if row.target == own.rivals.target:
                 made += self._table_3(own)
         return made + self._starved(own)
+
+    def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
+        return verdicts(Measured(findings))
+
+    def present(self, findings: Sequence[Finding]) -> Presentation:
+        own = Measured(findings)
+        tables = (*paper_tables(own), *further_tables(own))
+        return Presentation(tables, tuple(charts(own)), tuple(exhibits(own)))
 
     def _table_4(self, own: Scale, target: Target, batch: int, samples: int) -> Cell:
         known = {PUBLISHED: printed.table_4(target.network, target.data, batch)}

@@ -1,0 +1,43 @@
+"""How the study's tables spell numbers and names."""
+
+from glasshouse.report.spelling import DASH
+from glasshouse.studies.scale_mia.measured import Measured
+from glasshouse.studies.scale_mia.rows import RETURNED
+
+RATE, PSNR = "recovery-rate", "psnr-of-recovered"
+WORDS = {
+    RATE: "recovery rate",
+    PSNR: "PSNR of the recovered (dB)",
+    RETURNED: "PSNR of the returned (dB)",
+    "online-seconds": "seconds",
+}
+LINEAR = {"alexnet": 512, "resnet": 512, "vit": 512, "cnn": 1024, "vgg": 1024, "mlp": 200}
+"""The neurons of the first linear layer, which the paper shows beside a network's name."""
+
+INTERVALS = (
+    "Intervals are 95%: over rounds with other victims where a cell has four or more, else as if "
+    "samples were independent."
+)
+
+
+def shown(measured: Measured, cell: str, attack: str, metric: str) -> str:
+    """A value with its interval, as short as it can be."""
+    found = measured.estimate(cell, attack, metric)
+    if found is None or found.value is None:
+        return DASH
+    value = number(found.value, metric)
+    if found.low is None or found.high is None:
+        return value
+    return f"{value} [{number(found.low, metric)}, {number(found.high, metric)}]"
+
+
+def number(value: float | None, metric: str = RATE) -> str:
+    """One decimal for dB, three for all else."""
+    if value is None:
+        return DASH
+    return f"{value:.1f}" if metric.startswith("psnr") else f"{value:.3f}"
+
+
+def named(network: str) -> str:
+    """A network with its k."""
+    return f"{network} ({LINEAR[network]})" if network in LINEAR else network

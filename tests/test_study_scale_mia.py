@@ -1,0 +1,414 @@
+import dataclasses
+import itertools
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from glasshouse.attacks.attack import Reconstructions
+from glasshouse.attacks.crafted.surrogate import Schooling
+from glasshouse.data.sources import load
+from glasshouse.errors import BadInput
+from glasshouse.findings import Finding
+from glasshouse.learning.engine import Engine
+from glasshouse.measures.estimate import proportion
+from glasshouse.progress import Progress
+from glasshouse.report.run import read_run
+from glasshouse.store import write_json
+from glasshouse.studies.run import run_study
+from glasshouse.studies.scale_mia import printed, targets
+from glasshouse.studies.scale_mia.brightness import DISTANCE, LAWS, SEEN, bins, brightness_rows
+from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED, Meeting
+from glasshouse.studies.scale_mia.pictures import contact_sheet
+from glasshouse.studies.scale_mia.rows import BOUND, EDGES, over_rounds, pooled, psnr_bin
+from glasshouse.studies.scale_mia.scales import SCALES
+from glasshouse.studies.scale_mia.stage import Stage, crowd
+from glasshouse.studies.scale_mia.study import ScaleMIAStudy
+from glasshouse.studies.scale_mia.targets import Target, Targets, divided
+from glasshouse.studies.study import Workplace
+
+FLAT = Target("mlp", "digits", Schooling(steps=1, batch_size=8, lr=1e-3))
+DEEP = Target("cnn", "digits", Schooling(steps=3, batch_size=8, lr=1e-3))
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with Engine(1) as running:
+        yield running
+
+
+def workplace(engine, folder, seed=0):
+    return Workplace(engine, seed, folder / "cell", folder / "shared", Progress(quiet=True))
+
+
+@pytest.fixture(scope="module")
+def flat(engine, tmp_path_factory):
+    return Targets().of(FLAT, workplace(engine, tmp_path_factory.mktemp("flat")))
+
+
+def test_every_row_of_the_printed_tables_has_as_many_numbers_as_columns():
+    for (network, _), row in printed.TABLE_4.items():
+        columns = 5 if network in ("cnn", "vgg") else 4
+        assert [len(part) for part in row] == [columns, columns]
+    for table in (printed.TABLES_5_AND_6, printed.TABLES_7_AND_8):
+        assert {len(part) for row in table.values() for part in row} == {len(printed.STARVED_BATCHES)}
+    assert {len(psnr) - len(seconds) for psnr, seconds in printed.TABLE_3.values()} == {0}
+
+
+def test_a_printed_number_is_found_by_its_row_and_column():
+    assert printed.table_4("cnn", "cifar10", 512) == {"recovery-rate": 0.7126, "psnr-of-recovered": 25.4831}
+    assert printed.table_4("vit", "hmnist", 1024) == {}
+    assert printed.table_3("resnet", "cifar10", "scale-mia", 64)["psnr-of-recovered"] == 27.9498
+    assert printed.table_3("resnet", "cifar10", "fishing", 1)["psnr-of-returned"] == 19.1928
+    assert printed.table_3("mlp", "digits", "scale-mia", 64) == {}
+    assert printed.tables_5_and_6("alexnet", "cifar10", 0.01, 256)["recovery-rate"] == 0.6873
+    assert printed.tables_5_and_6("cnn", "cifar10", 0.01, 256) == {}
+    assert printed.tables_7_and_8("alexnet", "cifar10", 1, 16)["psnr-of-recovered"] == 25.1320
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4, 8, 16, 64, 256, 512, 650, 800, 1024])
+def test_the_clients_in_a_sum_hold_exactly_the_batch(batch):
+    group = crowd(batch)
+    assert group.clients * group.each == batch
+    assert (group.missing, group.after) == ((1, 1) if batch >= 8 else (0, 0))
+    assert group.channel.startswith("ideal" if batch == 1 else "secure")
+
+
+@pytest.mark.parametrize("changes", [{}, {"share": 0.1}, {"classes": 2}, {"share": 0.5, "classes": 1}])
+def test_attacker_and_clients_share_no_image_and_keep_to_their_classes(changes):
+    dataset = load("digits")
+    target = dataclasses.replace(FLAT, **changes)
+    auxiliary, victims = divided(dataset, target, seed=3)
+    seen, held = ({tuple(image.flatten().tolist()) for image in part.x} for part in (auxiliary, victims))
+    assert not seen & held
+    allowed = set(range(10)) if target.classes is None else {5, 6}
+    assert set(auxiliary.y.tolist()) | set(victims.y.tolist()) <= allowed
+    whole, _ = divided(dataset, dataclasses.replace(target, share=1.0), seed=3)
+    assert len(auxiliary) == pytest.approx(target.share * len(whole), abs=1)
+
+
+def test_an_autoencoder_is_trained_once_and_comes_back_as_it_was(engine, tmp_path, monkeypatch):
+    place = workplace(engine, tmp_path)
+    made = Targets().of(DEEP, place)
+    monkeypatch.setattr(targets, "make_surrogate", lambda *_, **__: pytest.fail("trained again"))
+    kept = Targets().of(DEEP, place)
+    assert torch.equal(kept.surrogate.vector, made.surrogate.vector)
+    assert torch.equal(kept.surrogate.latents, made.surrogate.latents)
+    latents = made.surrogate.latents[:5]
+    assert torch.equal(kept.surrogate.decode(latents), made.surrogate.decode(latents))
+    assert kept.seconds == pytest.approx(made.seconds, abs=1e-3)
+    assert kept.neurons == 1024
+
+
+def test_a_file_of_another_autoencoder_is_refused(engine, tmp_path):
+    place = workplace(engine, tmp_path)
+    Targets().of(DEEP, place)
+    other = dataclasses.replace(DEEP, schooling=dataclasses.replace(DEEP.schooling, lr=0.5))
+    with pytest.raises(BadInput, match="another kind; delete it"):
+        Targets().of(other, place)
+
+
+def test_each_round_has_clients_of_its_own_and_delivers_the_batch(flat, engine):
+    stage = Stage(flat, crowd(16), 3, engine, seed=0)
+    seen = []
+    for access in stage.accesses():
+        assert access.sizes == (2,) * 9
+        delivery = access.exchange(access.current, range(9))
+        assert delivery.samples == 16
+        assert set(delivery.clients) < set(range(9))
+        seen.append(delivery.mean)
+    assert stage.rounds == 3
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations(seen, 2))
+
+
+def test_a_stage_needs_images_for_a_round(flat, engine):
+    with pytest.raises(BadInput, match="too few"):
+        Stage(flat, crowd(1024), 1, engine, seed=0)
+
+
+def originals(stage, number, clients):
+    first = number * stage.group.present
+    held = [flat_images for k in clients for flat_images in stage._clients[first + k]]
+    return stage.prepared.victims.x[held]
+
+
+def test_the_originals_score_full_marks_and_nothing_scores_none(flat, engine):
+    stage = Stage(flat, crowd(16), 2, engine, seed=0)
+    clients = tuple(range(1, 9))
+    whole, none = (
+        stage.judge(1, Reconstructions(x, clients, 0.0, 0.0))
+        for x in (originals(stage, 1, clients), torch.empty(0, 1, 8, 8))
+    )
+    found = over_rounds([whole])
+    assert found["recovery-rate"][0].value == 1.0
+    assert found["psnr-of-returned"][0].n == 16
+    assert 0 < found["recovery-rate"][1] < 1
+    lost = over_rounds([none])
+    assert lost["recovery-rate"][0].value == 0.0
+    assert lost["psnr-of-returned"][0].value is None
+    strangers = stage.judge(0, Reconstructions(originals(stage, 1, clients), clients, 0.0, 0.0))
+    assert over_rounds([strangers])["near-exact-rate"][0].value < 1
+
+
+def test_few_rounds_have_the_samples_interval_and_many_that_of_the_rounds():
+    few = pooled([proportion(9, 10)], (0.0, 1.0))
+    exact = proportion(9, 10)
+    assert (few.low, few.high, few.n) == (pytest.approx(exact.low), pytest.approx(exact.high), 10)
+    assert "independent" in few.note
+    many = pooled([proportion(k, 10) for k in (7, 8, 9, 8)], (0.0, 1.0))
+    # t(3) = 3.182 standard errors of 0.8, whose observations deviate by 0.0816
+    assert many.value == pytest.approx(0.8)
+    assert many.high - many.low == pytest.approx(
+        2 * 3.1824 * np.std([0.7, 0.8, 0.9, 0.8], ddof=1) / 2, rel=1e-4
+    )
+    assert (many.n, "4 rounds" in many.note) == (40, True)
+    same = pooled([proportion(10, 10)] * 4, (0.0, 1.0))
+    assert same.low > 0.6
+    assert same.high == 1.0
+
+
+def test_rounds_are_enough_for_the_samples_within_limits():
+    assert Meeting(crowd(64), 1024, 16).rounds == 16
+    assert Meeting(crowd(650), 1024, 16).rounds == 2
+    assert Meeting(crowd(16), 1024, 16).rounds == 16
+    assert Meeting(crowd(1024), 100, 16).rounds == 1
+
+
+def test_a_contact_sheet_keeps_every_image_in_its_place():
+    images = torch.rand(10, 1, 4, 4)
+    sheet = contact_sheet(images, columns=8)
+    assert sheet.shape == (1, 2 * 8 + 2, 8 * 8 + 7 * 2)
+    assert torch.equal(sheet[:, 10:18:2, 10:18:2], images[9])
+    assert (sheet[:, 8:10] == 1).all()
+
+
+def test_brightness_shares_add_up_and_a_normal_fits_a_normal_best(flat):
+    drawn = torch.randn(4000, 16, generator=torch.Generator().manual_seed(0))
+    surrogate = dataclasses.replace(flat.surrogate, latents=drawn)
+    rows = brightness_rows(dataclasses.replace(flat, surrogate=surrogate))
+    values = {(row.attack, row.metric): row.value for row in rows}
+    for law in (SEEN, *LAWS):
+        assert sum(values[law, name] for name in bins()) == pytest.approx(1.0)
+    assert values["normal", DISTANCE] < 0.03 < values["laplace", DISTANCE]
+    assert values[SEEN, "+0.0 to +0.5"] == pytest.approx(0.1915, abs=0.025)
+
+
+def row(cell, attack, metric, value, low=None, high=None, n=100, chance=None, model="cnn", data="cifar10"):
+    return Finding(
+        source="scale-mia", cell=cell, family="reconstruction", attack=attack, metric=metric, value=value,
+        low=low, high=high, n=n, chance=chance, model=model, data=data, seed=0,
+    )  # fmt: skip
+
+
+def verdict_on(findings, start):
+    (found,) = [one for one in ScaleMIAStudy().conclude(findings) if one.claim.startswith(start)]
+    return found
+
+
+def rates(cell, attack, value, spread=0.01, chance=0.02):
+    return [
+        row(cell, attack, "recovery-rate", value, value - spread, value + spread, chance=chance),
+        row(cell, attack, "psnr", 20.0),
+    ]
+
+
+def test_without_cells_every_claim_is_open():
+    assert {one.verdict for one in ScaleMIAStudy().conclude([])} == {"open"}
+
+
+@pytest.mark.parametrize(("at_512", "verdict"), [
+    ((0.7, 0.6, 0.65), "holds"),
+    ((0.0, 0.01, 0.0), "refuted"),
+    ((0.0, 0.04, 0.02), "not shown"),
+    ((0.7,), "open"),
+])  # fmt: skip
+def test_large_batches_are_judged_against_the_blind_guess(at_512, verdict):
+    findings = [
+        found
+        for data, value in zip(("cifar10", "fashion-mnist", "hmnist"), at_512)
+        for found in rates(f"table-4/cnn/{data}/512", PUBLISHED, value)
+    ]
+    assert verdict_on(findings, "Large batches").verdict == verdict
+
+
+@pytest.mark.parametrize(("starved", "verdict"), [(0.88, "holds"), (0.7, "refuted"), (0.85, "not shown")])
+@pytest.mark.parametrize(
+    ("head", "claim"), [("table-5/0.01", "The number of aux"), ("table-7/1", "Knowing one")]
+)
+def test_starved_attackers_are_judged_by_how_much_the_rate_falls(head, claim, starved, verdict):
+    findings = []
+    for batch in (16, 64):
+        findings += rates(f"table-5/1/{batch}", PUBLISHED, 0.9) + rates(f"{head}/{batch}", PUBLISHED, starved)
+    found = verdict_on(findings, claim)
+    assert found.verdict == verdict
+    assert f"{0.9 - starved:+.3f}" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("flags", "verdict"), [([1.0] * 8, "refuted"), ([0.0] * 8, "holds"), ([1.0, 0.0], "not shown")]
+)
+def test_stealth_is_judged_by_what_a_client_flags(flags, verdict):
+    findings = [row(f"table-3/scale-mia/{k}", PUBLISHED, "vet-alarm", flag) for k, flag in enumerate(flags)]
+    findings += [row(f"table-3/robbing-the-fed/{k}", "robbing-the-fed", "vet-alarm", 1.0) for k in range(8)]
+    assert verdict_on(findings, "Scale-MIA is stealthier").verdict == verdict
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(0.6, "holds"), (0.011, "refuted"), (0.05, "not shown")])
+def test_privacy_is_judged_at_the_usual_noise(rate, verdict):
+    findings = rates("dp/0", PUBLISHED, 0.9) + rates("dp/1", PUBLISHED, 0.01) + rates("dp/1", "quiet", rate)
+    found = verdict_on(findings, "Differential privacy")
+    assert found.verdict == verdict
+    assert ("works without noise only" in found.reason) == (verdict != "holds")
+
+
+@pytest.mark.parametrize(("peeled", "verdict"), [(0.98, "refuted"), (0.6, "holds"), (0.635, "not shown")])
+def test_collisions_are_judged_where_a_third_of_the_samples_collide(peeled, verdict):
+    findings = []
+    for batch, alone in ((64, 0.94), (512, 0.607)):
+        cell = f"table-4/cnn/cifar10/{batch}"
+        findings += rates(cell, PUBLISHED, 0.61, 0.02) + rates(cell, PEELED, peeled, 0.02)
+        findings.append(row(cell, None, BOUND, alone))
+    found = verdict_on(findings, "Samples that meet")
+    assert found.verdict == verdict
+    assert "at 512" in found.reason
+
+
+def made_up(scale):
+    """Findings for every cell of a scale, all metrics that its tables show."""
+    for cell in ScaleMIAStudy().cells(scale):
+        kind, *rest = cell.name.split("/")
+        if kind == "figure-6":
+            for law, name in itertools.product((SEEN, *LAWS), (*bins(), DISTANCE)):
+                yield row(cell.name, law, name, 0.1)
+            continue
+        yield row(cell.name, None, BOUND, 0.6)
+        specs = [rest[0]] if kind == "table-3" else [PUBLISHED, PEELED]
+        for spec in specs:
+            yield from rates(cell.name, spec, 0.61)
+            for metric in (
+                "psnr-of-recovered",
+                "psnr-of-returned",
+                "ssim",
+                "offline-seconds",
+                "online-seconds",
+            ):
+                yield row(cell.name, spec, metric, 25.0)
+            for low, high in itertools.pairwise(EDGES):
+                yield row(cell.name, spec, psnr_bin(low, high), 0.1)
+            yield row(cell.name, spec, "vet-alarm", 1.0)
+
+
+def shown(findings, folder):
+    """The page of the study as the report reads it, checked on the way."""
+    own = ScaleMIAStudy().present(findings)
+    write_json(folder / "results.json", [finding.row() for finding in findings])
+    write_json(
+        folder / "study.json",
+        {
+            "tables": [table.model_dump() for table in own.tables],
+            "charts": [chart.model_dump() for chart in own.charts],
+        },
+    )
+    write_json(folder / "curves.json", {"gallery": [exhibit.model_dump() for exhibit in own.gallery]})
+    return read_run(folder)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+def test_tables_charts_and_pictures_fit_the_page_at_every_scale(scale, tmp_path):
+    run = shown(list(made_up(scale)), tmp_path)
+    names = {table.name for table in run.study.tables}
+    assert {"table-3", "table-4-rate", "table-4-psnr", "table-5", "table-6", "table-7", "table-8"} <= names
+    assert {"collisions", "dp", "quantisation", "local-steps", "laws", "fits", "vetting"} <= names
+    charts = {chart.name for chart in run.study.charts}
+    assert {"figure-5", "collisions", "dp", "quantisation"} <= charts
+    pictured = sum(any(batch == 64 for batch in own.batches) for own in SCALES[scale].rows)
+    assert len(run.curves.gallery) == 2 * pictured
+
+
+def test_printed_and_measured_stand_side_by_side_and_rivals_to_come_say_so(tmp_path):
+    tables = {table.name: table for table in shown(list(made_up("laptop")), tmp_path).study.tables}
+    rate = tables["table-4-rate"]
+    assert rate.columns == ("network (k)", "data", "64", "128", "256", "512", "1024")
+    lines = {line[:2]: line[2:] for line in rate.rows}
+    assert len(lines) == 15
+    assert lines["cnn (1024)", "cifar10"][4].startswith("0.495 / 0.610 [")
+    assert lines["vit (512)", "hmnist"][4] == "\N{EN DASH}"
+    rivals = {line[:2]: line[2:] for line in tables["table-3"].rows}
+    assert rivals["Inverting Gradients", "seconds"][1] == "81.213 / not yet"
+    assert rivals["Inverting Gradients", "seconds"][5] == "\N{EN DASH}"
+    assert rivals["Fishing", "PSNR of the returned (dB)"][0].startswith("19.2 / 25.0")
+    assert dict(zip(tables["table-5"].columns, tables["table-5"].rows[0]))["0.01"].startswith("0.981 / 0.61")
+    assert dict(zip(tables["table-7"].columns, tables["table-7"].rows[0]))["10"].startswith("0.983 / 0.61")
+
+
+def test_a_part_of_the_study_shows_what_it_has(tmp_path):
+    part = [found for found in made_up("smoke") if found.cell.startswith("dp/")]
+    run = shown(part, tmp_path)
+    assert [table.name for table in run.study.tables] == ["dp", "vetting"]
+    assert [chart.name for chart in run.study.charts] == ["dp"]
+
+
+def test_all_networks_data_sets_and_batches_of_table_4_are_cells_at_laptop_scale():
+    names = {cell.name for cell in ScaleMIAStudy().cells("laptop")}
+    expected = {
+        f"table-4/{network}/{data}/{batch}"
+        for (network, data), (row_of_rates, _) in printed.TABLE_4.items()
+        for batch in printed.BATCHES[: len(row_of_rates)]
+    }
+    assert {name for name in names if name.startswith("table-4")} == expected
+    assert {f"table-3/{attack}/{batch}" for attack in ("scale-mia", "robbing-the-fed", "fishing")
+            for batch in printed.SMALL_BATCHES} <= names  # fmt: skip
+
+
+PART = "table-4/mlp/digits/16"
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scale-mia") / "run"
+    run_study("scale-mia", scale="smoke", cells=PART, out=folder, workers=1, quiet=True)
+    return folder
+
+
+def rows_of(folder):
+    """All findings without those that are seconds."""
+    rows = json.loads((folder / "results.json").read_text())
+    return [found for found in rows if not found["metric"].endswith("seconds")]
+
+
+def test_smoke_recovers_more_than_a_blind_guess_and_peeling_more_than_that(smoke):
+    found = {(own["attack"], own["metric"]): own for own in rows_of(smoke)}
+    published, peeled = found[PUBLISHED, "recovery-rate"], found[PEELED, "recovery-rate"]
+    assert published["chance"] < published["low"]
+    assert published["value"] < peeled["value"]
+    assert published["n"] == peeled["n"] == 64
+    assert any("secure aggregation" in words for words in published["assumes"])
+    assert any("autoencoder" in words for words in published["assumes"])
+    assert found[None, BOUND]["value"] == pytest.approx((1 - 1 / 200) ** 15)
+
+
+def test_a_study_cut_short_ends_with_the_same_numbers_from_the_kept_autoencoder(smoke, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    shutil.copytree(smoke, folder)
+    (folder / "work" / PART / "seed-0000.json").unlink()
+    monkeypatch.setattr(targets, "make_surrogate", lambda *_, **__: pytest.fail("trained again"))
+    run_study("scale-mia", scale="smoke", cells=PART, out=folder, workers=1, quiet=True)
+    assert rows_of(folder) == rows_of(smoke)
+
+
+def test_rivals_privacy_and_several_steps_run_at_smoke_scale_and_say_what_they_met(tmp_path):
+    for cells in ("table-3/*/16", "dp/*", "local-steps/2"):
+        run_study("scale-mia", scale="smoke", cells=cells, out=tmp_path, workers=1, quiet=True)
+    rows = rows_of(tmp_path)
+    assert not [found for found in rows if found["metric"] == "not-applicable"]
+    robbed = [found for found in rows if (found["attack"], found["metric"]) == ("robbing-the-fed", "psnr")]
+    assert all("leave to change the network" in found["assumes"] for found in robbed)
+    of_rate = [found for found in rows if found["metric"] == "recovery-rate"]
+    rate = {(found["cell"], found["attack"]): found["value"] for found in of_rate}
+    quiet = "scale-mia-peeled(rounds=1,norm=1.0)"
+    assert rate["dp/0", quiet] > 0.9 > rate["dp/0", PUBLISHED]
+    assert rate["dp/1", quiet] < 0.1
+    flagged = {found["attack"]: found["value"] for found in rows if found["metric"] == "vet-alarm"}
+    assert flagged[PUBLISHED] == flagged["robbing-the-fed"] == 1.0

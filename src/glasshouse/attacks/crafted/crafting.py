@@ -40,7 +40,9 @@ DRIFTS = (0.3, 3.0, 10.0)
 """... and the rows' thresholds, in bins: what is rehearsed."""
 
 SINGLES = 0.01
-"""The share of lone samples that may be taken for mixtures because they have few zeros."""
+"""The share of lone samples that may be taken for mixtures because they look unusual."""
+
+SINGLES_SEEN = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +88,9 @@ class Crafted:
         noise = max(_noise(sums, weights), rounding)
 
         def alone(latents: Tensor, own: Tensor) -> Tensor:
-            return self._sized(own) & self._rectified(latents, noise / own.abs())
+            return self._sized(own) & self._plausible(latents, noise / own.abs())
 
-        known = Signs(alone, self.surrogate.latents.double().mean(0), noise, EMPTY)
+        known = Signs(alone, self._usual[0], noise, EMPTY)
         peeled = peel(sums, weights, self.sorter, known)
         found = torch.cat([peeled.alone, peeled.mixed])
         return found.clamp_min(0) if self.surrogate.rectified else found
@@ -101,20 +103,35 @@ class Crafted:
         gaps = (weights[:, None] - known).abs().amin(1)
         return gaps < TOLERANCE
 
-    def _rectified(self, latents: Tensor, noise: Tensor) -> Tensor:
-        """Whether latents, shape (n, d), look like those of one image: many zeros and nothing below.
+    def _plausible(self, latents: Tensor, noise: Tensor) -> Tensor:
+        """Whether latents, shape (n, d), look like one image; `noise` is that of their entries, shape (n,).
 
-        `noise` is the standard deviation of their entries, shape (n,).
+        Mixtures of samples of either sign go further afield than single ones, and below zero where a ReLU
+        allows none. Those of one sign have fewer zeros, which matters where the weights do not tell.
         """
         if not self.surrogate.rectified:
-            return torch.ones(len(latents), dtype=torch.bool)
+            return self._strays(latents, noise) <= self._most_strays
         live = latents[:, self._live]
         slack = 4 * noise[:, None] + 1e-3 * self.surrogate.latents.max()
-        below = (live < -slack).double().mean(1)
+        fine = (live < -slack).double().mean(1) < 0.005
         if one_step(self.protocol.recipe):
-            return below < 0.005  # the weights have told all else
-        zeros = (live.abs() <= slack).double().mean(1)
-        return (below < 0.005) & (zeros >= self._fewest_zeros)
+            return fine
+        return fine & ((live.abs() <= slack).double().mean(1) >= self._fewest_zeros)
+
+    def _strays(self, latents: Tensor, noise: Tensor) -> Tensor:
+        """The share of entries more than three standard deviations from the mean of auxiliary ones, (n,)."""
+        mean, spread = self._usual
+        return ((latents - mean).abs() > 3 * spread + 4 * noise[:, None]).double().mean(1)
+
+    @cached_property
+    def _usual(self) -> tuple[Tensor, Tensor]:
+        spread, mean = torch.std_mean(self.surrogate.latents.double(), 0)
+        return mean, spread
+
+    @cached_property
+    def _most_strays(self) -> float:
+        latents = self.surrogate.latents[:SINGLES_SEEN].double()
+        return float(self._strays(latents, torch.zeros(len(latents))).quantile(1 - SINGLES / 10))
 
     @cached_property
     def _live(self) -> Tensor:
@@ -203,10 +220,16 @@ def loudest(surrogate: Surrogate, sorter: Sorter, batch: int, classes: int, rng:
 
 def channel_rounding(channel: Channel) -> float:
     """How far a channel's quantisation throws a client's entries off, in root mean square: tried out."""
-    deltas = torch.rand(2, 1000, generator=torch.Generator().manual_seed(0))
-    updates = [Update(client, 1, delta) for client, delta in enumerate(deltas)]
-    mean = channel.deliver(updates, seed=0).mean
-    return float((mean - deltas.mean(0)).double().square().mean().sqrt()) * math.sqrt(2)
+    for count in (2, 6, 20):  # more where drop-outs leave too few
+        deltas = torch.rand(count, 1000, generator=torch.Generator().manual_seed(0))
+        updates = [Update(client, 1, delta) for client, delta in enumerate(deltas)]
+        try:
+            delivery = channel.deliver(updates, seed=0)
+        except RoundFailed:
+            continue
+        off = delivery.mean - deltas[list(delivery.clients)].mean(0)
+        return float(off.double().square().mean().sqrt()) * math.sqrt(len(delivery.clients))
+    return 0.0
 
 
 def rehearsal_cast(auxiliary: Images, sizes: Sequence[int], rng: torch.Generator) -> tuple[Images, ...]:

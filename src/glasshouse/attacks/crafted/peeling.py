@@ -42,7 +42,7 @@ def suggested_rounds(samples: int, rows: int, steady: bool) -> int:
 
     With `steady` weights, the same in each round, peeling helps; without it one direction must do.
     """
-    return min(16, -(-samples // int((LOAD if steady else 0.5) * rows)))
+    return 1 if samples <= LOAD * rows and steady else min(16, -(-2 * samples // rows))
 
 
 def suggested_directions(samples: int, rows: int) -> int:

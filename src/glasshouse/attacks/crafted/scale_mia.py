@@ -53,6 +53,7 @@ class ScaleMIA(Attack):
             ("steps", 1, 10**7),
             ("batch_size", 2, 10**5),
             ("directions", 0, MOST_DIRECTIONS),
+            ("rounds", 0, MOST_ROUNDS),
         ):
             if not least <= getattr(self, key) <= most:
                 raise BadInput(

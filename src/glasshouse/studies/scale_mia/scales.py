@@ -67,7 +67,7 @@ LAPTOP_SCHOOLING = {
     "vit": Schooling(steps=600, batch_size=64, lr=5e-4, half=True),
     "vgg": Schooling(steps=600, batch_size=64, lr=1e-3, half=True),
 }
-LAPTOP_SAMPLES = {"alexnet": 512, "resnet": 512, "vit": 256, "vgg": 256}
+LAPTOP_SAMPLES = {"alexnet": 256, "resnet": 256, "vit": 128, "vgg": 128}
 """Large networks see fewer samples, since masking their updates takes seconds."""
 
 NOISES = ("0", "1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1")

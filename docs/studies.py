@@ -3,7 +3,7 @@
     python docs/studies.py runs/study-mia-bad-laptop
 
 What stands between `<!-- measured: begin -->` and `<!-- measured: end -->` is written anew: the verdicts, the
-study's own tables and its figures, which are copied to docs/images/studies/.
+study's own tables, and its figures and pictures, which are copied to docs/images/studies/.
 """
 
 import re
@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 
 from glasshouse.report.run import Chart, Layout, Run, read_run
-from glasshouse.report.words import slug
+from glasshouse.report.spelling import slug
 
 HERE = Path(__file__).parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -36,6 +36,7 @@ def measured(folder: Path, name: str) -> str:
         ),
     ]
     parts += _figures(run, name)
+    parts += _pictures(run, name)
     parts += _tables(run)
     return "\n\n".join(parts)
 
@@ -51,6 +52,20 @@ def _figures(run: Run, name: str) -> list[str]:
         shutil.copyfile(run.folder / "figures" / file, target / kept)
         parts.append(f"![{chart.title}](../images/studies/{kept})")
         parts.append(_caption(chart))
+    return parts
+
+
+def _pictures(run: Run, name: str) -> list[str]:
+    """What went in beside what was made of it, where the run shows any."""
+    target = HERE / "images" / "studies"
+    parts = ["### Pictures"] if run.curves.gallery else []
+    for exhibit in run.curves.gallery:
+        shown = []
+        for what, path in (("original", exhibit.original), ("result", exhibit.result)):
+            kept = f"{name}-{slug(exhibit.cell or '', exhibit.attack, what)}.png"
+            shutil.copyfile(run.folder / path, target / kept)
+            shown.append(f"![{exhibit.caption}, {what}](../images/studies/{kept})")
+        parts += [" ".join(shown), f"*{exhibit.caption}, {exhibit.attack}.* {exhibit.note}."]
     return parts
 
 

@@ -113,15 +113,18 @@ def divided(dataset: Dataset, target: Target, seed: int) -> tuple[Images, Images
     """The attacker's images and the clients', which no part of the attack has seen; both shuffled."""
     train, test = dataset.train, dataset.test
     rng = numpy_rng(seed, "images")
+    own, others = np.arange(len(train)), np.arange(len(test or train))
     if test is None:
-        held = round(TEST_SHARE * len(train))
+        test, held = train, round(TEST_SHARE * len(train))
         own, others = stratified(train.y.numpy(), [len(train) - held, held], rng)
-        train, test = train[own], train[others]
     chosen = (np.arange(target.classes or train.classes) + FIRST_CLASS) % train.classes
-    train, test = (images[np.isin(images.y.numpy(), chosen)] for images in (train, test))
+    own, others = (
+        positions[np.isin(images.y.numpy()[positions], chosen)]
+        for images, positions in ((train, own), (test, others))
+    )
     if target.share < 1:
-        train = train[stratified(train.y.numpy(), [round(target.share * len(train))], rng)[0]]
-    return train[rng.permutation(len(train))], test[rng.permutation(len(test))]
+        own = own[stratified(train.y.numpy()[own], [round(target.share * len(own))], rng)[0]]
+    return train[own[rng.permutation(len(own))]], test[others[rng.permutation(len(others))]]
 
 
 def _surrogate(

@@ -191,11 +191,15 @@ def test_rows_that_repeat_without_thresholds_of_their_own_do_not_alarm():
 def test_samples_are_isolated_by_rows_that_differ_by_one_of_them():
     active = torch.ones(16, 16).triu().bool()  # row l sums the samples 0 .. l
     weights = torch.rand(16, 1) + 0.5
-    assert isolated(active * weights) == set(range(4, 12))
-    assert isolated(active * weights * torch.linspace(0.1, 10, 16)) == set(range(4, 12))  # any scale of rows
+    feature = -torch.arange(16.0)[:, None].expand(16, 16)
+    assert isolated(active * weights, feature) == set(range(4, 12))
+    scales = torch.linspace(0.1, 10, 16)
+    assert isolated(active * weights * scales, feature * scales) == set(range(4, 12))
     torch.manual_seed(0)
-    assert isolated(active * torch.randn(16, 16)) == set()  # no common proportions
-    assert isolated((torch.rand(64, 500) < 0.5) * torch.rand(64, 1)) == set()  # not nested
+    assert isolated(active * torch.randn(16, 16), feature) == set()  # no common proportions
+    assert isolated(active * weights, feature + 9 * torch.randn(16, 16)) == set()  # not one quantity
+    subsets = (torch.rand(64, 500) < 0.5) * torch.rand(64, 1)
+    assert isolated(subsets, torch.rand(64, 1).expand(64, 500)) == set()  # not nested
 
 
 def test_silent_labels_agree_with_gradients_by_autograd():

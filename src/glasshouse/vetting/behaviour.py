@@ -15,7 +15,14 @@ CONTAMINATION = 0.05
 """What may be left of all other samples beside an isolated one, as energy relative to its own."""
 
 ISOLATED = 8
-"""As many samples isolated in one layer are no chance: honest networks stay at 3 or below."""
+"""As many samples isolated in one layer are no chance; twice as many where there are but two classes.
+
+With two classes all samples have proportional signals, and what an honest network has learned is nearly one
+quantity, by which all of its last rows sort the samples.
+"""
+
+ALIKE = 0.99
+"""Two rows measure the same quantity if their outputs correlate at least this much over the batch."""
 
 SATURATED = 50.0
 """Biases of the last layer this far apart decide a class, e^50 to one, before any image is seen."""
@@ -36,9 +43,10 @@ def behaviour_signs(model: nn.Module, seen: Probe) -> Iterator[Sign]:
 
 def leaking_rows(seen: Probe) -> Iterator[Sign]:
     """Linear layers whose rows' gradients, taken from each other, show single samples of the batch."""
+    least = ISOLATED if seen.logits.shape[1] > 2 else 2 * ISOLATED
     for name, signals in seen.signals.items():
-        found = isolated(signals) if signals.ndim == 2 else set()
-        if len(found) >= ISOLATED:
+        found = isolated(signals, seen.outputs[name]) if signals.ndim == 2 else set()
+        if len(found) >= least:
             why = (
                 f"differences of two rows' gradients show {len(found)} of {len(signals)} images alone: "
                 "linear leakage would read them off exactly"
@@ -46,15 +54,18 @@ def leaking_rows(seen: Probe) -> Iterator[Sign]:
             yield Sign("linear-leakage", name, why, alarming=True)
 
 
-def isolated(signals: Tensor) -> set[int]:
-    """Which samples the difference of two rows' gradients shows alone, from `signals`, shape (B, rows).
+def isolated(signals: Tensor, outputs: Tensor) -> set[int]:
+    """Which samples the difference of two rows' gradients shows alone, from signals and outputs, (B, rows).
 
     A row's gradient sums the samples that activate it. Two rows isolate sample n if one sums the same
     samples as the other, in the same proportions, and n besides: then a multiple of the one taken from the
     other leaves n, and what is left of the others is its contamination (energy, relative to n's).
-    Rows that sum nearly none or nearly all of the samples are left out.
+    Rows that sum nearly none or nearly all of the samples are left out, and so are rows that measure
+    different things.
     """
     few = max(SHARED, len(signals) // 8)
+    measured = outputs.double() - outputs.double().mean(0)
+    measured /= measured.norm(dim=0).clamp_min(torch.finfo(torch.double).tiny)
     signals = signals.double() / signals.abs().max().clamp_min(torch.finfo(signals.dtype).tiny)
     active = signals != 0
     sizes = active.sum(0)
@@ -66,6 +77,7 @@ def isolated(signals: Tensor) -> set[int]:
         small, large = signals[:, fewer], signals[:, more]
         members = active[:, fewer].double().T
         nested = members @ active[:, more].double() == size
+        nested &= (measured[:, fewer].T @ measured[:, more]).abs() > ALIKE
         common = members @ large.square()
         left = common - (small.T @ large).square() / small.square().sum(0)[:, None]
         alone = large.square().sum(0) - common

@@ -44,12 +44,14 @@ class Flow:
 class Probe:
     """What a batch of images shows of a model.
 
-    `signals` holds, for each linear layer by name, the loss's derivatives at its outputs, shape (B, rows):
-    what the samples add to the gradients of its biases, and multiplied by their inputs, of its weights.
+    For each linear layer by name, `outputs` holds what its rows give, shape (B, rows), and `signals` the
+    loss's derivatives there: what the samples add to the gradients of its biases and, multiplied by their
+    inputs, of its weights.
     """
 
     logits: Tensor = field(default_factory=lambda: torch.empty(0))
     flows: list[Flow] = field(default_factory=list)
+    outputs: dict[str, Tensor] = field(default_factory=dict)
     signals: dict[str, Tensor] = field(default_factory=dict)
     head: str | None = None
 
@@ -103,6 +105,7 @@ def _watch(name: str, seen: Probe, leaves: dict[str, Tensor]) -> Callable[..., A
         if not isinstance(module, nn.Linear):
             return None
         seen.head = name
+        seen.outputs[name] = left.clone()  # an in-place ReLU may follow
         # A leaf that is added keeps its gradient even if an in-place ReLU overwrites the output.
         leaves[name] = torch.zeros_like(left, requires_grad=True)
         return output + leaves[name]

@@ -219,10 +219,13 @@ def measure(honest: bool, given: argparse.Namespace) -> None:
             continue
         for name in given.networks:
             few = 1 if name in HEAVY else given.seeds
-            for seed in range(few):
+            for seed in range(given.first, given.first + few):
                 write(given.log, judged(honest, name, data, images, seed, given.own))
             if honest:
-                write(given.log, initial(name, data, images, range(few, few + given.fresh)))
+                write(
+                    given.log,
+                    initial(name, data, images, range(given.first + few, given.first + few + given.fresh)),
+                )
 
 
 def initial(name: str, data: str, images: Images, seeds: range) -> Iterator[Verdict]:
@@ -281,6 +284,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", choices=["honest", "crafted"], help="measure only this, and write no page")
     options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--first", type=int, default=0, help="the first seed")
     options.add_argument("--fresh", type=int, default=6, help="more honest models at initialisation")
     options.add_argument("--data", nargs="+", default=DATA)
     options.add_argument("--networks", nargs="+", default=list(MODELS))

@@ -112,7 +112,7 @@ class Crafted:
         if not self.surrogate.rectified:
             return self._strays(latents, noise) <= self._most_strays
         live = latents[:, self._live]
-        slack = 4 * noise[:, None] + 1e-3 * self.surrogate.latents.max()
+        slack = 4 * noise[:, None] + 1e-3 * self._largest
         fine = (live < -slack).double().mean(1) < 0.005
         if one_step(self.protocol.recipe):
             return fine
@@ -132,6 +132,15 @@ class Crafted:
     def _most_strays(self) -> float:
         latents = self.surrogate.latents[:SINGLES_SEEN].double()
         return float(self._strays(latents, torch.zeros(len(latents))).quantile(1 - SINGLES / 10))
+
+    def ready(self) -> "Crafted":
+        """Itself, with all that reading an update needs worked out beforehand."""
+        _ = self._most_strays, self._largest, self._live, self._fewest_zeros
+        return self
+
+    @cached_property
+    def _largest(self) -> float:
+        return float(self.surrogate.latents.max())
 
     @cached_property
     def _live(self) -> Tensor:
@@ -172,12 +181,12 @@ def craft(
 
     loud = REACH / (step * loudness)
     if one_step(recipe):
-        return crafted(loud)
+        return crafted(loud).ready()
     between = protocol.layout.named(access.current)[f"{linear[-1]}.weight"].shape[1]
     steady = Steadiness.of(surrogate, sorter, step, between if len(linear) > 2 else 1)
     trials = [crafted(*steady.gains(heat, drift, loud)) for heat in HEATS for drift in DRIFTS]
     cast = rehearsal_cast(auxiliary, access.sizes, rng)
-    return max(trials, key=lambda trial: rehearsed(trial, cast))
+    return max(trials, key=lambda trial: rehearsed(trial, cast)).ready()
 
 
 @dataclass(frozen=True)

@@ -78,10 +78,11 @@ class _Doubling(nn.Module):
     def __init__(self, inputs: int, outputs: int, size: tuple[int, int]) -> None:
         super().__init__()
         self.convolution = nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1)
+        self.convolution.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.size = size
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.convolution(x)
+        x = self.convolution(channels_last(x))
         return x if x.shape[2:] == self.size else F.interpolate(x, self.size, mode="bilinear")
 
 

@@ -253,6 +253,7 @@ METRICS = {
     "psnr-of-recovered": Metric(
         "PSNR of recovered", "rebuilds those with {raw}", leaks="none", span=None, unit="dB"
     ),
+    "psnr-of-returned": Metric("PSNR of returned", "returns {raw}", leaks="none", span=None, unit="dB"),
     "offline-seconds": _seconds("preparation", "prepares the attack in {raw}"),
     "online-seconds": _seconds("reconstruction", "rebuilds the images in {raw}"),
     "vet-alarm": Metric(

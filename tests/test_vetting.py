@@ -1,6 +1,7 @@
 """Crafted models are told from honest ones, whatever they are disguised as."""
 
 import json
+import time
 from copy import deepcopy
 
 import pytest
@@ -24,6 +25,7 @@ from torch import nn
 
 from glasshouse import BadInput, vet
 from glasshouse.data.images import Images
+from glasshouse.defences.defence import Stack
 from glasshouse.defences.vet import Vet
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.learning.fit import fit
@@ -341,8 +343,8 @@ def test_a_client_that_vets_refuses_only_crafted_models(engine):
     reason = defence.on_receive(eluding(model), (1, 8, 8))
     assert reason is not None
     assert "dead-layer" in reason
-    from glasshouse.defences.defence import Stack
-
+    assert defence == Vet()
+    assert hash(defence) == hash(Vet())
     federation = Federation(model, split, Recipe(epochs=1), engine=engine, defences=Stack([defence]))
     history = federation.run(read_vector(model), Plan(rounds=1))
     assert len(history.rounds) == 1
@@ -350,8 +352,6 @@ def test_a_client_that_vets_refuses_only_crafted_models(engine):
 
 @pytest.mark.slow
 def test_vetting_takes_under_a_second_on_the_largest_networks():
-    import time
-
     for name in ("resnet18", "efficientnet-b0", "vgg", "convnet"):
         model = network(name, shape=(3, 32, 32))
         vet(model, (3, 32, 32))

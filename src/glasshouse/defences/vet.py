@@ -16,7 +16,9 @@ class Vet(Defence):
     It judges a model alone: it keeps no predecessors and asks no peers.
     """
 
-    _judged: dict[tuple[object, ...], str | None] = field(default_factory=dict, init=False, repr=False)
+    _judged: dict[tuple[object, ...], str | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def on_receive(self, model: nn.Module, shape: tuple[int, int, int]) -> str | None:
         key = (digest(model), shape, str(model))

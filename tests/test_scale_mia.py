@@ -224,7 +224,7 @@ def test_directions_are_chosen_by_the_load():
 
 
 @pytest.mark.parametrize(
-    "options", ["steps=0", "batch_size=1", "lr=0", "directions=9", "rounds=-1", "law='uniform'"]
+    "options", ["steps=0", "steps=2.5", "batch_size=1", "lr=0", "directions=9", "rounds=-1", "law='uniform'"]
 )
 def test_options_out_of_range_are_refused_by_name(options):
     with pytest.raises(BadInput, match=options.partition("=")[0]):

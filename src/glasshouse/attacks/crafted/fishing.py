@@ -29,6 +29,7 @@ from glasshouse.attacks.inversion.options import check_inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, COUPLED, BatchNorm, frozen_network, mean_decay
 from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.attacks.labels.head import Head, find_head
+from glasshouse.attacks.options import check_whole
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.federation.updates import Delivery
@@ -63,10 +64,9 @@ class Fishing(Attack):
     told = ("auxiliary",)
 
     def __post_init__(self) -> None:
-        if self.label is not None and self.label < 0:
-            raise BadInput(f"fishing label = {self.label} is no class; classes are numbered from 0")
-        if self.rounds < 2:
-            raise BadInput(f"fishing rounds = {self.rounds} is out of range; it must be at least 2")
+        if self.label is not None:
+            check_whole("fishing", "label", self.label, 0)
+        check_whole("fishing", "rounds", self.rounds, 2)
         if not 0 < self.strength <= 100:
             raise BadInput(f"fishing strength = {self.strength} is out of range; it must lie in (0, 100]")
         if not 200 <= self.bias <= 1e6:
@@ -77,7 +77,10 @@ class Fishing(Attack):
         assert knowledge.auxiliary is not None
         protocol = access.protocol
         if self.label is not None and self.label >= protocol.classes:
-            raise BadInput(f"fishing label = {self.label}, but there are {protocol.classes} classes")
+            raise BadInput(
+                f"fishing label = {self.label}, but there are {protocol.classes} classes; "
+                "they are numbered from 0"
+            )
         began = time.perf_counter()
         pond = Pond(access, find_head(protocol), self.strength, self.bias)
         offline = time.perf_counter() - began

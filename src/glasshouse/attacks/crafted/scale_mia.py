@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from glasshouse.access import BlindServerAccess, Protocol
-from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
+from glasshouse.access import BlindServerAccess
+from glasshouse.attacks.attack import Attack, Knowledge, Reconstructions
 from glasshouse.attacks.crafted.crafting import Crafted, craft, one_step, rehearsal_cast
 from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.leakage import Law
@@ -21,6 +21,8 @@ from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_r
 from glasshouse.attacks.crafted.quieting import quieted
 from glasshouse.attacks.crafted.sorting import make_sorter
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, make_surrogate, shrink
+from glasshouse.attacks.options import check_whole
+from glasshouse.attacks.plain_steps import check_plain_steps
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 
@@ -55,10 +57,7 @@ class ScaleMIA(Attack):
             ("directions", 0, MOST_DIRECTIONS),
             ("rounds", 0, MOST_ROUNDS),
         ):
-            if not least <= getattr(self, key) <= most:
-                raise BadInput(
-                    f"scale-mia {key} = {getattr(self, key)} is out of range; it must lie in {least}..{most}"
-                )
+            check_whole("scale-mia", key, getattr(self, key), least, most)
         if not 0 < self.lr < 1:
             raise BadInput(f"scale-mia lr = {self.lr} is out of range; it must lie in (0, 1)")
         if self.law not in Law.__args__:  # type: ignore[attr-defined]
@@ -76,6 +75,7 @@ class ScaleMIA(Attack):
 
     def prepare(self, access: BlindServerAccess, x: Tensor, rng: torch.Generator) -> Surrogate:
         """The offline phase, once for all rounds: an autoencoder of the images `x`, shape (N, C, H, W)."""
+        check_plain_steps(access.protocol.recipe)
         schooling = Schooling(steps=self.steps, batch_size=self.batch_size, lr=self.lr)
         return make_surrogate(access.protocol, find_cut(access.protocol), access.current, x, schooling, rng)
 
@@ -83,7 +83,7 @@ class ScaleMIA(Attack):
         self, surrogate: Surrogate, access: BlindServerAccess, auxiliary: Images, rng: torch.Generator
     ) -> Crafted:
         """The model to send to all clients of `access`."""
-        _check_optimiser(access.protocol)
+        check_plain_steps(access.protocol.recipe)
         layer = access.protocol.architecture.get_submodule(surrogate.cut.linear[0])
         assert isinstance(layer, nn.Linear)
         samples, width = sum(access.sizes), layer.out_features
@@ -122,10 +122,3 @@ class PeeledScaleMIA(ScaleMIA):
     directions: int = 0
     rounds: int = 0
     law: Law = "empirical"
-
-
-def _check_optimiser(protocol: Protocol) -> None:
-    if protocol.recipe.optimiser != "sgd":
-        raise CannotRun(
-            f"{protocol.recipe.optimiser} rescales each entry, so updates do not add up like gradients"
-        )

@@ -2,14 +2,14 @@
 
 import math
 
+from glasshouse.attacks.options import check_whole
 from glasshouse.errors import BadInput
 
 
 def check_inversion(attack: str, steps: int | None, restarts: int, tv: float) -> None:
     """Refuse numbers that an inversion cannot work with."""
-    if steps is not None and steps < 1:
-        raise BadInput(f"{attack} steps = {steps} is out of range; it must be at least 1")
-    if restarts < 1:
-        raise BadInput(f"{attack} restarts = {restarts} is out of range; it must be at least 1")
+    if steps is not None:
+        check_whole(attack, "steps", steps, 1)
+    check_whole(attack, "restarts", restarts, 1)
     if not (math.isfinite(tv) and tv >= 0):
         raise BadInput(f"{attack} tv = {tv} is out of range; it must be at least 0")

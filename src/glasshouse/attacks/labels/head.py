@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from glasshouse.access import Protocol
 from glasshouse.attacks.attack import CannotRun
+from glasshouse.attacks.plain_steps import check_plain_steps
 from glasshouse.learning.evaluate import predict
 
 
@@ -21,10 +22,7 @@ class Head:
 
 def find_head(protocol: Protocol) -> Head:
     """The head of the protocol's network, or `CannotRun` where labels do not show in its updates."""
-    if protocol.recipe.optimiser != "sgd":
-        raise CannotRun(
-            f"{protocol.recipe.optimiser} rescales each entry, so updates do not add up like gradients"
-        )
+    check_plain_steps(protocol.recipe)
     return last_linear(protocol)
 
 

@@ -196,7 +196,8 @@ def test_mandrake_parts_samples_of_two_clients_that_robbing_the_fed_mixes():
     parted = Loki(bins=20, slots=2).run(access, knowledge, RNG)
     assert psnr_of_each(batches, mixed.x).max() < 40
     assert psnr_of_each(batches, parted.x).min() > 80
-    assert parted.note is None
+    assert mixed.note == "clients do not train the layer after the imprint"
+    assert parted.note == f"clients of different slots get different models; {mixed.note}"
 
 
 def test_mandrake_says_that_clients_share_slots():
@@ -223,6 +224,7 @@ def test_three_local_steps_still_leave_most_samples_readable(engine, name, chann
     access = federated(engine, batches, auxiliary, channel, recipe=Recipe(lr=0.1, **recipe))
     found = ATTACKS.make(name).run(access, Knowledge(auxiliary=auxiliary), RNG)
     assert (psnr_of_each(batches, found.x) > 25).double().mean() > 0.7
+    assert "do not train the layer after the imprint and the network behind it" in found.note
 
 
 @pytest.mark.parametrize("name", ["robbing-the-fed(bins=200)", "mandrake(bins=200)"])

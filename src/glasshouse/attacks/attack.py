@@ -91,7 +91,7 @@ class Reconstructions:
 
     There are at most as many as these clients hold together. `offline` are the seconds that went into
     preparing the attack, once for all rounds; `online` those from the update to the images.
-    `note` says what kept it from more.
+    `note` says what it took beyond a round with one model, and what kept it from more.
     """
 
     x: Tensor

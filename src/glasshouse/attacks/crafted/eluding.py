@@ -26,6 +26,7 @@ from glasshouse.attacks.inversion.options import check_inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, mean_decay, mean_gradient, training_network
 from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.attacks.labels.head import Head, find_head, whole_counts
+from glasshouse.attacks.options import check_whole
 from glasshouse.errors import BadInput
 from glasshouse.federation.updates import Delivery
 
@@ -53,10 +54,8 @@ class Eluding(Attack):
     needs = (BlindServerAccess,)
 
     def __post_init__(self) -> None:
-        if self.target < 0:
-            raise BadInput(f"eluding target = {self.target} is no client; clients are numbered from 0")
-        if self.most < 1:
-            raise BadInput(f"eluding most = {self.most} is out of range; it must be at least 1")
+        check_whole("eluding", "target", self.target, 0)
+        check_whole("eluding", "most", self.most, 1)
         check_inversion("eluding", self.steps, self.restarts, self.tv)
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
@@ -108,11 +107,13 @@ class Eluding(Attack):
         drift = mean_decay(access.protocol, dead, others)
         return total - drift * (sum(others) / access.sizes[self.target])
 
-    def _note(self, protocol: Protocol, held: int) -> str | None:
-        words = [AVERAGED] if protocol.recipe.total_steps(held) > 1 else []
+    def _note(self, protocol: Protocol, held: int) -> str:
+        words = ["2 rounds with the same client, which gets another model than the others"]
+        if protocol.recipe.total_steps(held) > 1:
+            words.append(AVERAGED)
         if held > self.most:
             words.append(f"{self.most} images were sought to explain the gradient of {held}")
-        return "; ".join(words) or None
+        return "; ".join(words)
 
 
 def counting_model(protocol: Protocol, live: Tensor, head: Head, gate: Gate) -> Tensor:

@@ -22,11 +22,14 @@ from torch import Tensor, nn
 from glasshouse.access import ServerAccess
 from glasshouse.attacks.attack import CannotRun
 from glasshouse.attacks.crafted.leakage import Law, bin_sums, quotients, thresholds
+from glasshouse.attacks.crafted.sorting import signs
+from glasshouse.attacks.inversion.updates import mean_decay
+from glasshouse.attacks.labels.counts import effective_lr
+from glasshouse.attacks.options import check_whole
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
-from glasshouse.learning.recipe import Recipe
 
 PICTURES = 32
 """Among how many auxiliary images the one is chosen that the network sees in place of every sample."""
@@ -57,8 +60,7 @@ class Bins:
     @property
     def signs(self) -> Tensor:
         """The sign of each row's column in the second layer, shape (k,)."""
-        count = len(self.thresholds)
-        return torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.double).repeat(-(-count // 4))[:count]
+        return signs(len(self.thresholds))
 
     @property
     def width(self) -> float:
@@ -102,30 +104,19 @@ class Imprint:
 
     def read(self, access: ServerAccess, sent: Tensor, delivery: Delivery) -> tuple[Tensor, Tensor]:
         """What each bin's samples add to the update: weighted inputs, shape (k, d), and weights, (k,)."""
-        recipe, sizes = access.protocol.recipe, access.sizes
-        shares = {client: sizes[client] / delivery.samples for client in delivery.clients}
-        decayed = sum(share * _decay(recipe, sizes[client]) for client, share in shares.items())
-        moved, start = (access.protocol.layout.named(vector) for vector in (delivery.mean, sent))
+        sizes = [access.sizes[client] for client in delivery.clients]
+        decayed = mean_decay(access.protocol, sent, sizes)
+        moved, decay = (access.protocol.layout.named(vector) for vector in (delivery.mean, decayed))
         names = (f"{self.place}.weight", f"{self.place}.bias")
-        weight, bias = (moved[name].double() + decayed * start[name].double() for name in names)
+        weight, bias = (moved[name].double() - decay[name].double() for name in names)
         return bin_sums(weight * self.bins.signs[:, None], bias * self.bins.signs)
 
 
 def check_bins(attack: str, bins: int, law: str) -> None:
     """Refuse options that make no imprint layer."""
-    if isinstance(bins, bool) or not isinstance(bins, int) or not 2 <= bins <= 65536:
-        raise BadInput(f"{attack} bins = {bins!r} is out of range; it must be a whole number in [2, 65536]")
+    check_whole(attack, "bins", bins, 2, 65536)
     if law not in get_args(Law):
         raise BadInput(f"{attack} law = {law!r} is unknown; choose one of {', '.join(get_args(Law))}")
-
-
-def check_recipe(recipe: Recipe) -> None:
-    """Refuse optimisers whose updates are no sums of gradients."""
-    if recipe.optimiser != "sgd":
-        raise CannotRun(
-            f"the clients train with {recipe.optimiser}, which rescales every entry of the gradient: "
-            "the quotients that leak need plain sums of gradients, as sgd sends them"
-        )
 
 
 def may_rebuild(access: ServerAccess) -> Callable[[nn.Module], ServerAccess]:
@@ -205,6 +196,12 @@ def decode(
     x = pixels.nan_to_num().clamp(0, 1)
     kept = _distinct(x, places, slack)[:samples]
     return x[kept].reshape(-1, *shape).float(), weights[places[kept]].abs()
+
+
+def frozen_words(access: ServerAccess) -> str:
+    """What a finding says of the layers that clients must leave as they were sent."""
+    behind = " and the network behind it" if slack_of(access) else ""
+    return f"clients do not train the layer after the imprint{behind}"
 
 
 def slack_of(access: ServerAccess) -> int:
@@ -298,7 +295,7 @@ def _choose_gain(trial: _Trial, access: ServerAccess) -> Gain:
     """
     recipe, sizes = access.protocol.recipe, access.sizes
     weights = trial.weights(min(max(2, *map(recipe.batch, sizes)), len(trial.inputs)))
-    travel = max(_travel(recipe, size) for size in sizes)
+    travel = max(effective_lr(recipe, size) for size in sizes)
     loudest = REACH / max(travel * float(weights.abs().max()), TINY)
     product = SWING / max(trial.swing(), TINY)
     if all(recipe.total_steps(size) == 1 for size in sizes):
@@ -306,18 +303,3 @@ def _choose_gain(trial: _Trial, access: ServerAccess) -> Gain:
     ratio = DRIFT / max(travel * trial.drift(weights), TINY)
     columns = min(loudest, math.sqrt(ratio * product))
     return Gain(columns / ratio, columns)
-
-
-def _travel(recipe: Recipe, samples: int) -> float:
-    """How far a constant gradient of 1 would move a parameter in a client's round."""
-    total = recipe.total_steps(samples)
-    return sum(recipe.lr_at(step, total) for step in range(total)) / (1 - recipe.momentum)
-
-
-def _decay(recipe: Recipe, samples: int) -> float:
-    """The share of itself that weight decay takes from a parameter in a client's round."""
-    kept, velocity, total = 1.0, 0.0, recipe.total_steps(samples)
-    for step in range(total):
-        velocity = recipe.momentum * velocity + recipe.weight_decay * kept
-        kept -= recipe.lr_at(step, total) * velocity
-    return 1 - kept

@@ -25,14 +25,15 @@ from glasshouse.access import BlindServerAccess, ServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge, Reconstructions
 from glasshouse.attacks.crafted.imprint import (
     check_bins,
-    check_recipe,
     craft,
     decode,
+    frozen_words,
     may_rebuild,
     slack_of,
 )
 from glasshouse.attacks.crafted.leakage import Law
-from glasshouse.errors import BadInput
+from glasshouse.attacks.options import check_whole
+from glasshouse.attacks.plain_steps import check_plain_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +50,11 @@ class Loki(Attack):
 
     def __post_init__(self) -> None:
         check_bins("mandrake", self.bins, self.law)
-        if isinstance(self.slots, bool) or not isinstance(self.slots, int) or not 1 <= self.slots <= 1024:
-            raise BadInput(
-                f"mandrake slots = {self.slots!r} is out of range; it must be a whole number in [1, 1024]"
-            )
+        check_whole("mandrake", "slots", self.slots, 1, 1024)
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None
-        check_recipe(access.protocol.recipe)
+        check_plain_steps(access.protocol.recipe)
         started = time.perf_counter()
         slot_of = share_slots(access.sizes, self.slots)
         slots, shape = max(slot_of) + 1, access.protocol.shape
@@ -83,10 +81,13 @@ class Loki(Attack):
                 found.append(read_slot(sent, samples, slack_of(access), shape))
         x, strength = (torch.cat(part) for part in zip(*found))
         x = x[strength.argsort(descending=True)]
-        note = None
+        online = time.perf_counter() - received
+        said = ["clients of different slots get different models", frozen_words(access)]
         if slots < len(access.sizes):
-            note = f"{len(access.sizes)} clients share {slots} slots; more slots would part more of them"
-        return Reconstructions(x, delivery.clients, crafted - started, time.perf_counter() - received, note)
+            said.append(
+                f"{len(access.sizes)} clients share {slots} slots; more slots would part more of them"
+            )
+        return Reconstructions(x, delivery.clients, crafted - started, online, "; ".join(said))
 
 
 def share_slots(sizes: Sequence[int], slots: int) -> list[int]:

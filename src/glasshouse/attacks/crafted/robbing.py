@@ -21,13 +21,14 @@ from glasshouse.access import BlindServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge, Reconstructions
 from glasshouse.attacks.crafted.imprint import (
     check_bins,
-    check_recipe,
     craft,
     decode,
+    frozen_words,
     may_rebuild,
     slack_of,
 )
 from glasshouse.attacks.crafted.leakage import Law
+from glasshouse.attacks.plain_steps import check_plain_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class RobbingTheFed(Attack):
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None
-        check_recipe(access.protocol.recipe)
+        check_plain_steps(access.protocol.recipe)
         started = time.perf_counter()
         pixels = math.prod(access.protocol.shape)
         row = torch.full((pixels,), 1 / pixels)
@@ -59,7 +60,8 @@ class RobbingTheFed(Attack):
         slack = slack_of(access)
         weights = within_bins(sums, weights, imprint.bins.bounds(slack))
         x, _ = decode(sums, weights, delivery.samples, slack, access.protocol.shape)
-        return Reconstructions(x, delivery.clients, crafted - started, time.perf_counter() - received)
+        online = time.perf_counter() - received
+        return Reconstructions(x, delivery.clients, crafted - started, online, frozen_words(access))
 
 
 def within_bins(sums: Tensor, weights: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:

@@ -274,10 +274,11 @@ def test_activations_in_place_do_not_disturb_it():
 
 def test_the_same_model_gets_the_same_verdict_and_digest():
     model = robbing(network("mlp"), IMAGES)
-    assert vet(model, SHAPE) == vet(deepcopy(model), SHAPE)
+    before = vet(model, SHAPE)
+    assert before == vet(deepcopy(model), SHAPE)
     with torch.no_grad():
         model.bins.bias[3] += 1e-3
-    assert digest(model) != vet(deepcopy(network("mlp")), SHAPE).digest
+    assert digest(model) != before.digest
 
 
 def test_the_digest_leaves_out_step_counters():
@@ -327,6 +328,7 @@ def test_weights_that_are_not_numbers_are_refused():
         ((SHAPE,), {"peers": ["12ab"]}, "64 digits"),
         ((SHAPE,), {"images": torch.rand(4, 1, 8, 8)}, "two or more of shape"),
         ((SHAPE,), {"predecessors": [nn.Linear(2, 2)]}, "same network"),
+        ((SHAPE,), {"seed": 2**63}, "below 2\\^63"),
     ],
 )
 def test_bad_arguments_are_named(arguments, options, word):
@@ -385,6 +387,15 @@ def test_the_command_says_crafted_and_why_with_exit_code_1(command):
     assert code == 1
     assert out.startswith("CRAFTED")
     assert "dead-layer in 7" in out
+
+
+def test_weights_in_a_file_that_are_not_numbers_are_a_verdict(command):
+    broken = network("lenet").state_dict()
+    broken["0.weight"] = broken["0.weight"] * torch.nan
+    save_file(broken, "broken.safetensors")
+    code, out, _ = command("broken.safetensors", "--model", "lenet", "--shape", "1x16x16")
+    assert code == 1
+    assert "not-finite in 0.weight" in out
 
 
 def test_the_command_compares_with_predecessors_and_peers(command):

@@ -39,16 +39,17 @@ def load_model(spec: str, shape: Shape, classes: int) -> nn.Module:
     return model
 
 
-def load_weights(model: nn.Module, path: str | Path) -> None:
+def load_weights(model: nn.Module, path: str | Path, *, sound: bool = True) -> None:
     """Put the weights in `path`, a `.safetensors`, `.pt` or `.pth` file of a state dict, into `model`.
 
-    The model is left as it was unless every tensor has its name and shape and is finite.
+    The model is left as it was unless every tensor has its name and shape and, where they must be `sound`, is
+    finite.
     """
     path = Path(path)
     saved = _read(path)
     own = model.state_dict()
     _check_names(path, saved, own)
-    weights = {name: _fitting(path, name, saved[name], tensor) for name, tensor in own.items()}
+    weights = {name: _fitting(path, name, saved[name], tensor, sound) for name, tensor in own.items()}
     model.load_state_dict(weights)
 
 
@@ -172,7 +173,7 @@ def _check_names(path: Path, saved: Mapping[str, Tensor], own: Mapping[str, Tens
         raise BadInput(f"weights {path} {' and '.join(faults)}; give the model that they were saved from")
 
 
-def _fitting(path: Path, name: str, saved: Tensor, own: Tensor) -> Tensor:
+def _fitting(path: Path, name: str, saved: Tensor, own: Tensor, sound: bool) -> Tensor:
     """`saved` in the type of `own`, if it can stand in its place."""
     if saved.shape != own.shape:
         raise BadInput(
@@ -182,7 +183,7 @@ def _fitting(path: Path, name: str, saved: Tensor, own: Tensor) -> Tensor:
     if saved.is_floating_point() != own.is_floating_point() or saved.is_complex():
         raise BadInput(f"weights {path}: {name} is {saved.dtype}; save it as {own.dtype}")
     converted = saved.to(own.dtype)
-    if not converted.isfinite().all():
+    if sound and not converted.isfinite().all():
         raise BadInput(f"weights {path}: {name} has NaN or infinite values; give weights of a sound run")
     return converted
 

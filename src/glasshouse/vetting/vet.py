@@ -50,6 +50,8 @@ def vet(
         raise BadInput(
             "a predecessor has other layers than the model; give earlier weights of the same network"
         )
+    if seed is not None and not 0 <= seed < 2**63:
+        raise BadInput(f"seed {seed} is out of range; give a whole number from 0 to below 2^63")
     own = digest(model)
     if broken := _broken_tensors(model):
         return Vetting(True, broken, own)

@@ -75,7 +75,9 @@ class FlowerSecAgg(Channel):
 
     def _check(self, updates: Sequence[Update]) -> None:
         if len(updates) < 2:
-            raise RoundFailed(f"SecAgg+ needs at least 2 clients in a round, {len(updates)} took part")
+            raise RoundFailed(
+                f"SecAgg+ needs at least 2 clients in a round, {len(updates)} took part; let more of them"
+            )
         if len(updates) > narrow_clients(self.bits):
             raise BadInput(
                 f"{len(updates)} clients of {self.bits} bits overflow Flower's sum modulo 2^32; "
@@ -154,7 +156,8 @@ def _play(grid: InProcess, workflow: Any, nodes: Iterable[int]) -> Any:
     workflow(grid, context)
     if strategy.mean is None:
         raise RoundFailed(
-            "Flower's SecAgg+ halted: too few clients are left; nothing of their updates was revealed"
+            "Flower's SecAgg+ halted: too few clients are left; nothing of their updates was revealed; "
+            "lower the share that drops out, or the threshold"
         )
     return strategy.mean
 

@@ -1,5 +1,6 @@
 """Secure aggregation as a channel: the server learns the sum of the clients' quantised updates."""
 
+import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -52,7 +53,8 @@ class Secure(Channel):
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
         if len(updates) < 2:
             raise RoundFailed(
-                f"secure aggregation needs at least 2 clients in a round, {len(updates)} took part"
+                f"secure aggregation needs at least 2 clients in a round, {len(updates)} took part; "
+                "let more of them"
             )
         before, after = self._dropouts([update.client for update in updates], seed)
         ring = Ring(clip=self.clip, bits=self.bits, clients=len(updates))
@@ -75,9 +77,11 @@ class Secure(Channel):
         mean = torch.from_numpy(ring.read(total, largest / samples, updates[0].delta.numpy().dtype))
         clipped = int(total[-1])
         if clipped:
+            # An order of magnitude, as Python shows a text once: exact counts would fill the screen.
+            least = 10.0 ** math.floor(math.log10(clipped / (len(survivors) * len(mean))))
             warnings.warn(
-                f"secure aggregation clipped {clipped:,} of {len(survivors) * len(mean):,} entries at "
-                f"{self.clip:g}; a larger clip keeps them",
+                f"secure aggregation clipped {100 * least:g}% or more of the entries at {self.clip:g}; "
+                "a larger clip keeps them",
                 stacklevel=2,
             )
         return MaskedDelivery(mean, samples, tuple(update.client for update in survivors), clipped=clipped)

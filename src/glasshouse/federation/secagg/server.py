@@ -87,5 +87,6 @@ class Server:
         if count < self.terms.threshold:
             raise RoundFailed(
                 f"secure aggregation failed: {count} of {self.terms.ring.clients} clients {what}, "
-                f"{self.terms.threshold} are needed; nothing of their updates was revealed"
+                f"{self.terms.threshold} are needed; nothing of their updates was revealed; "
+                "lower the share that drops out, or the threshold"
             )

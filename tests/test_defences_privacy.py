@@ -17,7 +17,7 @@ def test_an_update_is_cut_to_the_norm_and_a_short_one_left_alone():
     long, short = torch.ones(50_005), torch.full((50_005,), 1e-4)
     rng = torch.Generator().manual_seed(0)
     cut = made(norm=2.0).on_update(long, LAYOUT, rng)
-    assert cut[:50_000].norm() == pytest.approx(2.0, rel=1e-5)
+    assert cut[:50_000].double().norm() == pytest.approx(2.0, rel=1e-4)  # lengths are in single precision
     assert torch.equal(cut[50_000:], long[50_000:])
     assert torch.equal(made(norm=2.0).on_update(short, LAYOUT, rng), short)
 
@@ -35,7 +35,7 @@ def test_no_noise_leaves_the_mean_as_it_is():
     assert torch.equal(made(noise=0).on_aggregate(mean, LAYOUT, rng), mean)
 
 
-@pytest.mark.parametrize("options", [{"norm": 0}, {"noise": -1}, {"clients": 0}])
+@pytest.mark.parametrize("options", [{"norm": 0}, {"noise": -1}, {"clients": 0}, {"clients": 2.5}])
 def test_numbers_that_mean_nothing_are_refused(options):
     with pytest.raises(BadInput, match="out of range; it must"):
         made(**options)

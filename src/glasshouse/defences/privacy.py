@@ -30,9 +30,10 @@ class DifferentialPrivacy(Defence):
             raise BadInput(
                 f"differential-privacy noise = {self.noise} is out of range; it must lie from 0 to below 1e6"
             )
-        if self.clients < 1:
+        if not (isinstance(self.clients, int) and self.clients >= 1):
             raise BadInput(
-                f"differential-privacy clients = {self.clients} is out of range; it must be at least 1"
+                f"differential-privacy clients = {self.clients} is out of range; "
+                "it must be a whole number of at least 1"
             )
 
     def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +13,6 @@ from glasshouse.attacks.crafted.scale_mia import ScaleMIA
 from glasshouse.auditing.gallery import save_png
 from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.findings import Finding
-from glasshouse.learning.layout import write_vector
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.studies.scale_mia.pictures import contact_sheet
 from glasshouse.studies.scale_mia.rows import (
@@ -136,10 +134,7 @@ def _nothing(stage: Stage, reason: str) -> Reconstructions:
 def _vetted(stage: Stage, spec: str) -> Finding:
     """Whether a client that vets would have flagged the first model sent, beside the untouched network."""
     shape = stage.prepared.auxiliary.shape
-    sent = stage.sent[0]
-    model = deepcopy(sent.network)
-    write_vector(model, sent.vector)
-    found = vet(model, shape)
+    found = vet(stage.sent[0].model(), shape)
     honest = vet(stage.prepared.network, shape)
     reasons = tuple(str(sign) for sign in found.signs if sign.alarming)
     return vetting_row(stage, spec, found.crafted, honest.crafted, reasons)

@@ -16,7 +16,7 @@ LINEAR = {"alexnet": 512, "resnet": 512, "vit": 512, "cnn": 1024, "vgg": 1024, "
 
 INTERVALS = (
     "Intervals are 95%: over rounds with other victims where a cell has four or more, else as if "
-    "samples were independent."
+    "samples were independent; those of the recovered or returned images alone always the latter."
 )
 
 

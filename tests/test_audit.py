@@ -63,7 +63,7 @@ def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tin
         ("curious server", "label-counts"),
         ("blind server", "label-counts"),
         ("crafting server", "saturated-head"),
-        ("blind crafting server", "scale-mia-peeled(steps=3000)"),
+        ("blind crafting server", "scale-mia-peeled(steps=3000,rounds=4)"),
     }
     defences = {"none", *TINY["audit"]["defences"]}
     assert met == {(*pair, defence) for pair in pairs for defence in defences}
@@ -94,7 +94,7 @@ def test_every_number_has_its_n_its_chance_and_what_it_assumes(tiny_run):
 
 def test_a_client_that_vets_would_have_noticed_the_crafted_models(tiny_run):
     alarms = {row.attack: row for row in tiny_run.findings if row.metric == "vet-alarm"}
-    assert set(alarms) == {"saturated-head", "scale-mia-peeled(steps=3000)"}
+    assert set(alarms) == {"saturated-head", "scale-mia-peeled(steps=3000,rounds=4)"}
     for row in alarms.values():
         assert row.family == "vetting"
         assert row.value == 1

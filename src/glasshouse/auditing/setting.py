@@ -89,7 +89,7 @@ class AttackTable(Table):
         "fgsm",
         "label-counts",
         "saturated-head",
-        "scale-mia-peeled(steps=3000)",
+        "scale-mia-peeled(steps=3000,rounds=4)",
     )
     defences: Names = (
         "gaussian-noise(std=0.05)",
@@ -133,7 +133,7 @@ EXAMPLE = Setting(
             "fgsm(eps=0.1)",
             "label-counts",
             "saturated-head",
-            "scale-mia-peeled(steps=500)",
+            "scale-mia-peeled(steps=300,rounds=4)",
         )
     ),
 )

@@ -30,13 +30,13 @@ TOLERANCE = 0.02
 EMPTY = 0.02
 """A bin holds nobody if its weight is below this share of a sample's; opposite samples leave 0.06 or more."""
 
-REHEARSING = 4
+REHEARSING = 2
 """Clients that a rehearsal is played with."""
 
 HEATS = (1e-4, 1.0, 100.0, 1e4)
 """How far several local steps may move the logits by way of the second layer, ..."""
 
-DRIFTS = (0.3, 3.0, 10.0)
+DRIFTS = (1.0, 10.0)
 """... and the rows' thresholds, in bins: what is rehearsed."""
 
 SINGLES = 0.01

@@ -216,6 +216,32 @@ def test_adaptive_optimisers_are_left_alone(engine):
         ScaleMIA().run(access, Knowledge(auxiliary=AUXILIARY), rng())
 
 
+@pytest.mark.parametrize(("width", "options"), [(1, {}), (2, {"directions": 8, "rounds": 1})])
+def test_too_few_rows_for_a_sorting_machine_are_left_alone(engine, width, options):
+    access, _ = serving(wide_model(width=width), engine, (8, 8))
+    with pytest.raises(CannotRun, match="too few"):
+        PeeledScaleMIA(**options).run(access, Knowledge(auxiliary=AUXILIARY), rng())
+
+
+def test_rounds_that_other_clients_came_through_are_left_out_and_told(engine):
+    access, held = serving(wide_model(), engine, (8, 8, 8, 8), "secure(dropout_before=0.25)")
+    evidence = PeeledScaleMIA(rounds=4).run(access, Knowledge(auxiliary=AUXILIARY), rng())
+    assert "of them lost because other clients dropped out" in evidence.note
+    assert recovered(evidence, held) > 0
+
+
+def test_a_norm_without_images_to_rehearse_with_is_left_alone(engine):
+    access, _ = serving(wide_model(), engine, (1, 1))
+    with pytest.raises(CannotRun, match="rehearsed"):
+        ScaleMIA(norm=1.0).run(access, Knowledge(auxiliary=AUXILIARY), rng())
+
+
+def test_several_steps_without_images_to_rehearse_with_still_run(engine):
+    access, _ = serving(wide_model(), engine, (1, 1), recipe=Recipe(epochs=2, batch_size=0, lr=0.05))
+    evidence = ScaleMIA().run(access, Knowledge(auxiliary=AUXILIARY), rng())
+    assert len(evidence.x) <= 2
+
+
 def test_directions_are_chosen_by_the_load():
     assert suggested_directions(512, 1024) == 3
     assert suggested_directions(1024, 1024) == 1

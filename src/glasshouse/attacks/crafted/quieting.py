@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from copy import deepcopy
 
+from glasshouse.attacks.attack import CannotRun
 from glasshouse.attacks.crafted.crafting import Crafted
 from glasshouse.attacks.crafted.sorting import write_page
 from glasshouse.data.images import Images
@@ -20,6 +21,10 @@ def quieted(crafted: Crafted, cast: Sequence[Images], norm: float) -> Crafted:
     Only the gain goes down, and with it the first layer's gradient, which is nearly all of an update; what is
     sorted and where stays as it is.
     """
+    if not cast:
+        raise CannotRun(
+            "updates within a norm are rehearsed with two or more images on a client; there are fewer"
+        )
     longest = max(_length(crafted, images) for images in cast)
     if longest <= SPARE * norm:
         return crafted

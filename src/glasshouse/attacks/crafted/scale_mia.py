@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.access import BlindServerAccess
-from glasshouse.attacks.attack import Attack, Knowledge, Reconstructions
+from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
 from glasshouse.attacks.crafted.crafting import Crafted, craft, one_step, rehearsal_cast
 from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.leakage import Law
@@ -91,6 +91,10 @@ class ScaleMIA(Attack):
         rounds = self.rounds or suggested_rounds(samples, width, steady)
         rows = rounds * (width - 1) + 1 if rounds > 1 else width
         directions = self.directions or (suggested_directions(samples, rows) if steady else 1)
+        if width < 2 or rows < directions:
+            raise CannotRun(
+                f"{rows} rows of the first linear layer are too few for {directions} direction(s)"
+            )
         if not steady:
             surrogate = shrink(surrogate, access.protocol)
         sorter = make_sorter(surrogate.latents, rows, directions, self.law)
@@ -108,10 +112,15 @@ class ScaleMIA(Attack):
         arrived = [access.exchange(vector, everyone) for vector in crafted.vectors]
         clients, samples = arrived[0].clients, arrived[0].samples
         began = time.perf_counter()
-        latents = crafted.latents([each if each.clients == clients else None for each in arrived])
+        counted = [each if each.clients == clients else None for each in arrived]
+        latents = crafted.latents(counted)
         images = crafted.surrogate.decode(latents[:samples])
         online = round(time.perf_counter() - began, 4)
         note = f"{len(arrived)} rounds with the same clients" if len(arrived) > 1 else None
+        if None in counted:
+            note = (
+                f"{len(arrived)} rounds, {counted.count(None)} of them lost because other clients dropped out"
+            )
         return Reconstructions(images, clients, 0.0, online, note)
 
 

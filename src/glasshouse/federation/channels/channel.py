@@ -59,6 +59,8 @@ class Ideal(Channel):
 
 def _totals(updates: Sequence[Update]) -> tuple[Tensor, int, tuple[int, ...]]:
     """The weighted mean of the deltas, and how many samples of which clients are in it."""
+    if not updates:
+        raise RoundFailed("no client sent an update; let some take part")
     samples = sum(update.samples for update in updates)
     partial = [
         weighted_sum([updates[position] for position in block], samples)

@@ -155,7 +155,8 @@ class Trial:
         sent = self.grantor.sent[:MOST_VETTED]
         verdicts = [vet(each.model(), self.federation.shape) for each in sent]
         share = proportion(sum(verdict.crafted for verdict in verdicts), len(verdicts))
-        reasons = [str(sign) for verdict in verdicts for sign in verdict.signs if sign.alarming]
+        alarming = [sign for verdict in verdicts for sign in verdict.signs if sign.alarming]
+        reasons = {(sign.name, sign.layer): str(sign) for sign in alarming}  # models differ in the numbers
         row = self.finding(
             spec,
             kind,
@@ -164,7 +165,7 @@ class Trial:
             low=share.low,
             high=share.high,
             n=share.n,
-            assumes=tuple(dict.fromkeys(reasons)),
+            assumes=tuple(reasons.values()),
         )
         return dataclasses.replace(row, family="vetting")
 

@@ -97,9 +97,7 @@ class Fishing(Attack):
             offline += time.perf_counter() - began
             catch = pond.fish_feature(line, self.rounds - 1)
         if catch is None:
-            return pond.nothing(
-                offline, f"no single sample of class {label} was left after {pond.rounds} rounds"
-            )
+            return pond.nothing(offline, f"no single sample of class {label} was left")
 
         began = time.perf_counter()
         image = invert(

@@ -99,7 +99,7 @@ class Crafted:
         """Whether weights are those of a single sample; only one step on all data keeps them exact."""
         if not one_step(self.protocol.recipe):
             return torch.ones_like(weights, dtype=torch.bool)
-        known = class_weights(self.protocol.classes)[0]
+        known = class_weights(self.protocol.classes, len(self.sorter.cuts))[0]
         gaps = (weights[:, None] - known).abs().amin(1)
         return gaps < TOLERANCE
 
@@ -168,6 +168,7 @@ def craft(
     loudness = loudest(surrogate, sorter, recipe.batch(largest), protocol.classes, rng)
     step = recipe.lr * recipe.epochs * largest / recipe.batch(largest)
     pages = sorter.pages(width)
+    code = class_weights(protocol.classes, len(sorter.cuts))
     rounding = channel_rounding(protocol.channel)
 
     def crafted(gain: float, scale: float | None = None) -> Crafted:
@@ -175,7 +176,7 @@ def craft(
         for page in pages:
             vector = surrogate.vector.clone()
             named = protocol.layout.named(vector)
-            write_page(named, linear, sorter.layer(page), surrogate.latents, gain, scale)
+            write_page(named, linear, sorter.layer(page), code, surrogate.latents, gain, scale)
             vectors.append(vector)
         return Crafted(tuple(vectors), surrogate, sorter, protocol, step * gain, rounding * largest)
 
@@ -216,7 +217,7 @@ class Steadiness:
 
 def loudest(surrogate: Surrogate, sorter: Sorter, batch: int, classes: int, rng: torch.Generator) -> float:
     """The largest entry of the first layer's gradient, at gain 1, on batches like the clients'."""
-    weights = class_weights(classes)[0]
+    weights = class_weights(classes, len(sorter.cuts))[0]
     largest = 0.0
     for latents in _batches(surrogate.latents, batch, rng):
         drawn = weights[torch.randint(classes, (len(latents), 1), generator=rng)]

@@ -5,9 +5,11 @@ its values into bins (see `leakage`). All further layers treat the rows alike bu
 + - - + and are known, so that a sample has the same loss weight in every row it activates, while the sum over
 the rows stays within a few bins' width however many there are: the softmax hardly moves.
 
-So the loss weight is set by the sample's label alone, and the server chooses it: each class gets a number
-of its own, with magnitudes between 5/7 and 9/7 and either sign. Two samples in one bin then add up to less
-than 4/7 or more than 10/7: a bin's weight tells whether a sample is alone there, and of which class it is.
+So the loss weight is set by the sample's label alone, and the server chooses it. With several directions
+each class gets a number with a magnitude between 5/7 and 9/7 and either sign: two samples in one bin add up
+to less than 4/7 or more than 10/7, so a bin's weight tells whether a sample is alone there, and of which
+class it is. With one direction, where mixtures cannot be resolved, all classes but one get positive numbers
+that differ by steady factors: the heavier of two samples then stands out in their mixture.
 """
 
 from collections.abc import Sequence
@@ -23,6 +25,9 @@ from glasshouse.attacks.crafted.principal import principal_axes
 
 TILT = 1e-3
 """How far the logits may move where nothing else limits the rows."""
+
+HEAVIEST, LIGHTEST = 6.0, 0.3
+"""The largest positive weight of a class where the least is 1, and the weight of the one class against it."""
 
 MARGIN = 4.0
 """How far hidden layers stay from closing, in units of how far auxiliary latents move them."""
@@ -104,13 +109,17 @@ def make_sorter(latents: Tensor, rows: int, directions: int, law: Law) -> Sorter
     return Sorter(axes, cuts)
 
 
-def class_weights(classes: int) -> tuple[Tensor, Tensor]:
+def class_weights(classes: int, directions: int) -> tuple[Tensor, Tensor]:
     """For each class its loss weight, and the probability that the network must give it, both (classes,).
 
     With these probabilities the expected weight is zero, so that a sample's weight is its own class's.
     """
-    magnitudes = torch.linspace(5, 9, classes, dtype=torch.double) / 7
-    weights = magnitudes * torch.tensor([1.0 if place % 2 else -1.0 for place in range(classes)])
+    if directions > 1:
+        magnitudes = torch.linspace(5, 9, classes, dtype=torch.double) / 7
+        weights = magnitudes * torch.tensor([1.0 if place % 2 else -1.0 for place in range(classes)])
+    else:
+        weights = torch.logspace(0, 1, classes, HEAVIEST, dtype=torch.double)
+        weights[0] = -LIGHTEST  # they cannot all be positive
     positive = weights > 0
     up, down = weights[positive].mean(), -weights[~positive].mean()
     share = torch.where(positive, down, up) / (up + down)
@@ -122,17 +131,19 @@ def write_page(
     named: dict[str, Tensor],
     linear: Sequence[str],
     rows: tuple[Tensor, Tensor],
+    code: tuple[Tensor, Tensor],
     latents: Tensor,
     gain: float,
     scale: float | None,
 ) -> None:
     """Write a page of a sorter into the linear layers of a model, given as views of its vector by name.
 
-    A sample of class c adds -`gain` times the class's weight to the gradient of each row it activates. Rows
-    are scaled by `scale`, or so that the logits of `latents`, shape (N, d), move by at most 0.001.
+    A sample adds -`gain` times its class's weight, the first of `code` (see `class_weights`), to the gradient
+    of each row that it activates. Rows are scaled by `scale`, or so that the logits of `latents`, shape (N, d),
+    move by at most 0.001.
     """
     first, *hidden, last = linear
-    weights, probabilities = class_weights(len(named[f"{last}.bias"]))
+    weights, probabilities = code
     columns = torch.zeros(len(named[f"{first}.bias"]), dtype=torch.double)
     columns[: len(rows[1])] = signs(len(rows[1]))
     answers = (latents.double() @ rows[0].T + rows[1]).relu() @ columns[: len(rows[1])]

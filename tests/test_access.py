@@ -8,13 +8,20 @@ import torch
 from test_attacks import finished
 from torch import Tensor, nn
 
-from glasshouse.access import AggregateAccess, ModelAccess, QueryAccess, ServerAccess, UpdateAccess
+from glasshouse.access import (
+    AggregateAccess,
+    BlindServerAccess,
+    ModelAccess,
+    QueryAccess,
+    ServerAccess,
+    UpdateAccess,
+)
 from glasshouse.data.images import Images
 from glasshouse.data.split import Split
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.updates import Update
 
-KINDS = (QueryAccess, ModelAccess, UpdateAccess, AggregateAccess, ServerAccess)
+KINDS = (QueryAccess, ModelAccess, UpdateAccess, AggregateAccess, BlindServerAccess, ServerAccess)
 
 
 def reachable(root):
@@ -93,6 +100,17 @@ def test_a_crafting_server_gets_what_the_clients_train_from_what_it_sends(granto
     assert head_bias.abs().sum() > 0
     body = access.protocol.layout.named(delivery.updates[0].delta)["1.weight"]
     assert body.abs().sum() == 0
+
+
+def test_a_blind_crafting_server_gets_the_sum_of_it_and_no_update(grantor):
+    seen = grantor.grant(ServerAccess)
+    blind = grantor.grant(BlindServerAccess)
+    vector = torch.zeros_like(seen.current)
+    shown, summed = (access.exchange(vector, [0, 2]) for access in (seen, blind))
+    assert summed.updates is None
+    assert not [value for value in reachable(summed) if isinstance(value, Update)]
+    torch.testing.assert_close(summed.mean, shown.mean, rtol=0, atol=1e-5)
+    assert blind.rebuilt is None
 
 
 def test_every_adversary_is_told_apart_by_its_access():

@@ -90,6 +90,8 @@ def test_every_number_has_its_n_its_chance_and_what_it_assumes(tiny_run):
         if (row.attack or "").startswith("scale-mia") and row.value is not None
     ]
     assert all("secure aggregation" in " ".join(row.assumes) for row in peeled if row.metric != "vet-alarm")
+    blind = [row for row in tiny_run.findings if row.adversary == "blind server" and row.value is not None]
+    assert all("an ideal channel" in " ".join(row.assumes) for row in blind)
 
 
 def test_a_client_that_vets_would_have_noticed_the_crafted_models(tiny_run):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from glasshouse.access import Access, BlindServerAccess
+from glasshouse.access import Access, AggregateAccess, BlindServerAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import (
     Attack,
@@ -28,7 +28,7 @@ from glasshouse.auditing.scoring import Score, score
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.truth import Truth, establish
 from glasshouse.errors import BadInput
-from glasshouse.federation.channels.channel import RoundFailed
+from glasshouse.federation.channels.channel import Ideal, RoundFailed
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History
 from glasshouse.findings import Finding
@@ -182,7 +182,12 @@ class Trial:
     def _granted(self, attack: Attack, kind: type[Access]) -> tuple[str, ...]:
         """What an attack was granted beyond its access and its knowledge, in words."""
         words = ("leave to change the network",) if attack.changes_network else ()
-        return (*words, self.grantor.blind.channel.described) if kind is BlindServerAccess else words
+        if kind is BlindServerAccess:
+            return (*words, self.grantor.blind.channel.described)
+        if kind is AggregateAccess:
+            channel = self.federation.channel
+            return (*words, (Ideal() if channel.shows_updates else channel).described)
+        return words
 
     def _knowledge(self, attack: Attack, truth: Truth, shadowing: Shadowing) -> Knowledge:
         """What `attack` is told; shadow models are trained only where it asks for them."""

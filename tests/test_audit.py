@@ -268,3 +268,27 @@ def test_fedavg_reaches_the_published_accuracy_on_mnist(tmp_path):
     results = audit(setting, out=tmp_path / "run", quiet=True)
     assert results.findings[0].value >= 0.96
     assert np.isfinite(results.findings[0].low)
+
+
+def test_behind_secure_sums_and_vetting_clients_servers_are_told_why_they_learn_nothing(tmp_path):
+    values = {
+        "data": {"clients": 3, "members": 60, "nonmembers": 40, "auxiliary": 300, "test": 40},
+        "model": {"name": "mlp"},
+        "training": {"rounds": 1, "strategy": "fedsgd", "channel": "secure", "lr": 0.1},
+        "audit": {
+            "attacks": ["label-counts", "saturated-head", "scale-mia-peeled(rounds=1)"],
+            "defences": ["vet"],
+            "central": False,
+        },
+    }
+    found = audit(make_setting(values), out=tmp_path / "run", workers=1, quiet=True).findings
+    rows = {(row.adversary, row.attack, row.defence, row.metric): row for row in found}
+    for server, attack in (("curious server", "label-counts"), ("crafting server", "saturated-head")):
+        reason = rows[server, attack, "none", "not-applicable"].assumes[0]
+        assert "no single update reaches the server" in reason
+    rebuilt = rows["blind crafting server", "scale-mia-peeled(rounds=1)", "none", "recovery-rate"]
+    assert rebuilt.value > 0.9
+    assert rebuilt.n == 60
+    refused = rows["blind crafting server", "scale-mia-peeled(rounds=1)", "vet", "recovery-rate"]
+    assert refused.value == 0
+    assert "every client refused the model" in " ".join(refused.assumes)

@@ -242,6 +242,8 @@ def _set_stage(network: nn.Module, auxiliary: Images) -> Stage:
     slopes = [
         torch.autograd.grad(logit, picture, retain_graph=True)[0].flatten() for logit in logits(picture)
     ]
+    if not all(slope.isfinite().all() for slope in slopes):
+        raise CannotRun("the network's gradients with respect to its input are not finite")
     wanted = 1.0 - 2.0 * (torch.arange(len(slopes)) % 2).double()
     direction = torch.linalg.pinv(torch.stack(slopes).double(), rtol=1e-3) @ wanted
     size = float(direction.abs().max())

@@ -45,7 +45,9 @@ def test_every_command_shows_an_example(command, name):
     assert "Example" in out
 
 
-@pytest.mark.parametrize("kind", ["attacks", "defences", "models", "data", "strategies", "studies"])
+@pytest.mark.parametrize(
+    "kind", ["attacks", "defences", "models", "data", "strategies", "channels", "studies"]
+)
 def test_every_listed_name_is_described(command, kind):
     code, out, _ = command("list", kind)
     assert code == 0

@@ -202,7 +202,9 @@ def vet(
 
 @app.command("list")
 def list_names(
-    kind: Annotated[str, typer.Argument(help="attacks, defences, models, data, strategies or studies.")],
+    kind: Annotated[
+        str, typer.Argument(help="attacks, defences, models, data, strategies, channels or studies.")
+    ],
 ) -> None:
     """List what can be named in a configuration or on the command line.
 

@@ -7,6 +7,7 @@ from glasshouse.attacks import ATTACKS
 from glasshouse.data.registry import DATA
 from glasshouse.defences import DEFENCES
 from glasshouse.errors import BadInput
+from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.models.registry import MODELS
 from glasshouse.registry import Registry, unknown
@@ -18,6 +19,7 @@ REGISTRIES: dict[str, Registry] = {
     "models": MODELS,
     "data": DATA,
     "strategies": STRATEGIES,
+    "channels": CHANNELS,
     "studies": STUDIES,
 }
 

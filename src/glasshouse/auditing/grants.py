@@ -91,7 +91,7 @@ class Grantor:
         self.sent = []
         federation = self._federation
         if kind in (UpdateAccess, ServerAccess) and not federation.channel.shows_updates:
-            raise CannotRun(f"no single update reaches the server, only sums ({federation.channel.described})")
+            raise CannotRun(f"no single update reaches the server: {federation.channel.described}")
         makers: dict[type[Access], Callable[[], Access]] = {
             QueryAccess: self._query,
             ModelAccess: lambda: ModelAccess(self.model),

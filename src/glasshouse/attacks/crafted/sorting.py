@@ -139,8 +139,8 @@ def write_page(
     """Write a page of a sorter into the linear layers of a model, given as views of its vector by name.
 
     A sample adds -`gain` times its class's weight, the first of `code` (see `class_weights`), to the gradient
-    of each row that it activates. Rows are scaled by `scale`, or so that the logits of `latents`, (N, d), move
-    by at most 0.001.
+    of each row that it activates. Rows are scaled by `scale`, or so that `latents`, shape (N, d), move the
+    logits by at most 0.001.
     """
     first, *hidden, last = linear
     weights, probabilities = code

@@ -34,7 +34,8 @@ MOST_ROUNDS = 100
 class ScaleMIA(Attack):
     """Scale-MIA as published: one direction, the latents' brightness, and a normal law for its quantiles.
 
-    The autoencoder is trained for `steps` of `batch_size` images. `directions` 0 means as many as find most,
+    Ours are the loss weights, chosen by class where the paper leaves them to chance (see `sorting`). The
+    autoencoder is trained for `steps` of `batch_size` images. `directions` 0 means as many as find most,
     `rounds` 0 as many as give the samples room: a server may ask the same clients again. Where clients clip
     their single step to an L2 norm, a `norm` keeps updates within it.
     """

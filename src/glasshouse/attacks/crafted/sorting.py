@@ -26,7 +26,7 @@ from glasshouse.attacks.crafted.principal import principal_axes
 TILT = 1e-3
 """How far the logits may move where nothing else limits the rows."""
 
-HEAVIEST, LIGHTEST = 6.0, 0.3
+HEAVIEST, LIGHTEST = 20.0, 0.3
 """The largest positive weight of a class where the least is 1, and the weight of the one class against it."""
 
 MARGIN = 4.0

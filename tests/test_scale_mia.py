@@ -72,7 +72,7 @@ def recovered(evidence, held):
 
 def test_two_samples_of_one_bin_never_weigh_like_one():
     for classes in range(2, 25):
-        weights, probabilities = class_weights(classes, 3)
+        weights, probabilities = class_weights(classes, alone=False)
         assert float(probabilities.sum()) == pytest.approx(1)
         assert float((weights * probabilities).sum()) == pytest.approx(0, abs=1e-12)
         for a, b in itertools.combinations_with_replacement(weights.tolist(), 2):
@@ -89,7 +89,7 @@ def test_a_sample_has_the_weight_of_its_class_in_every_row_that_it_activates(hid
     crafted = attack.craft(surrogate, access, AUXILIARY, rng())
     write_vector(model, crafted.vectors[0])
     model.double()
-    weights, gain = class_weights(CLASSES, directions)[0], crafted.unit / ONE_STEP.lr
+    weights, gain = crafted.code[0], crafted.unit / ONE_STEP.lr
     signs = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.double).repeat(16)
     for x, y in zip(AUXILIARY.x[:5].double(), AUXILIARY.y[:5]):
         model.zero_grad()

@@ -1,6 +1,7 @@
 """The crafted model: a surrogate's encoder before a sorting machine, and how to read what it sorted."""
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from glasshouse.access import Protocol, ServerAccess
 from glasshouse.attacks.crafted.peeling import Signs, peel
 from glasshouse.attacks.crafted.sorting import Sorter, class_weights, signs, write_page
 from glasshouse.attacks.crafted.surrogate import Surrogate
+from glasshouse.attacks.inversion.updates import mean_decay
+from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.data.images import Images
 from glasshouse.federation.channels.channel import Channel, RoundFailed
 from glasshouse.federation.updates import Delivery, Update
@@ -57,8 +60,19 @@ class Crafted:
     surrogate: Surrogate
     sorter: Sorter
     protocol: Protocol
+    sizes: tuple[int, ...]
     unit: float
     rounding: float
+
+    @property
+    def steady(self) -> bool:
+        """Whether clients take a single step, which keeps the weights of all samples exact."""
+        return one_step(self.protocol.recipe, self.sizes)
+
+    @property
+    def code(self) -> tuple[Tensor, Tensor]:
+        """The classes' weights and probabilities."""
+        return class_weights(self.protocol.classes, alone=self.steady and len(self.sorter.cuts) == 1)
 
     def latents(self, deliveries: Sequence[Delivery | None]) -> Tensor:
         """Latents from the clients' summed updates, the surest first, shape (n, d).
@@ -72,15 +86,10 @@ class Crafted:
         for page, sent, delivery in zip(self.sorter.pages(width), self.vectors, deliveries):
             if delivery is None:
                 continue
-            moved, start = (self.protocol.layout.named(each) for each in (delivery.mean, sent))
-            decayed = (
-                self.protocol.recipe.lr * self.protocol.recipe.weight_decay * self.protocol.recipe.epochs
-            )
+            decay = mean_decay(self.protocol, sent, [self.sizes[client] for client in delivery.clients])
+            moved = self.protocol.layout.named(delivery.mean - decay)
             scale = signs(len(page)) * (delivery.samples / self.unit)
-            weight, bias = (
-                (moved[name][: len(page)].double() + decayed * start[name][: len(page)].double())
-                for name in (f"{first}.weight", f"{first}.bias")
-            )
+            weight, bias = (moved[f"{first}.{part}"][: len(page)].double() for part in ("weight", "bias"))
             bins, page_sums, page_weights = self.sorter.read(page, weight * scale[:, None], bias * scale)
             sums[bins], weights[bins] = page_sums, page_weights
         arrived = [delivery for delivery in deliveries if delivery is not None]
@@ -97,10 +106,9 @@ class Crafted:
 
     def _sized(self, weights: Tensor) -> Tensor:
         """Whether weights are those of a single sample; only one step on all data keeps them exact."""
-        if not one_step(self.protocol.recipe):
+        if not self.steady:
             return torch.ones_like(weights, dtype=torch.bool)
-        known = class_weights(self.protocol.classes, len(self.sorter.cuts))[0]
-        gaps = (weights[:, None] - known).abs().amin(1)
+        gaps = (weights[:, None] - self.code[0]).abs().amin(1)
         return gaps < TOLERANCE
 
     def _plausible(self, latents: Tensor, noise: Tensor) -> Tensor:
@@ -114,7 +122,7 @@ class Crafted:
         live = latents[:, self._live]
         slack = 4 * noise[:, None] + 1e-3 * self._largest
         fine = (live < -slack).double().mean(1) < 0.005
-        if one_step(self.protocol.recipe):
+        if self.steady:
             return fine
         return fine & ((live.abs() <= slack).double().mean(1) >= self._fewest_zeros)
 
@@ -165,10 +173,11 @@ def craft(
     linear = surrogate.cut.linear
     width = protocol.layout.named(access.current)[f"{linear[0]}.bias"].numel()
     largest = max(access.sizes)
-    loudness = loudest(surrogate, sorter, recipe.batch(largest), protocol.classes, rng)
-    step = recipe.lr * recipe.epochs * largest / recipe.batch(largest)
+    step = effective_lr(recipe, largest)
     pages = sorter.pages(width)
-    code = class_weights(protocol.classes, len(sorter.cuts))
+    steady = one_step(recipe, access.sizes)
+    code = class_weights(protocol.classes, alone=steady and len(sorter.cuts) == 1)
+    loudness = loudest(surrogate, sorter, recipe.batch(largest), code[0], rng)
     rounding = channel_rounding(protocol.channel)
 
     def crafted(gain: float, scale: float | None = None) -> Crafted:
@@ -178,14 +187,15 @@ def craft(
             named = protocol.layout.named(vector)
             write_page(named, linear, sorter.layer(page), code, surrogate.latents, gain, scale)
             vectors.append(vector)
-        return Crafted(tuple(vectors), surrogate, sorter, protocol, step * gain, rounding * largest)
+        unit = step * gain
+        return Crafted(tuple(vectors), surrogate, sorter, protocol, access.sizes, unit, rounding * largest)
 
     loud = REACH / (step * loudness)
-    if one_step(recipe):
+    if steady:
         return crafted(loud).ready()
     between = protocol.layout.named(access.current)[f"{linear[-1]}.weight"].shape[1]
-    steady = Steadiness.of(surrogate, sorter, step, between if len(linear) > 2 else 1)
-    trials = [crafted(*steady.gains(heat, drift, loud)) for heat in HEATS for drift in DRIFTS]
+    bounds = Steadiness.of(surrogate, sorter, step, between if len(linear) > 2 else 1)
+    trials = [crafted(*bounds.gains(heat, drift, loud)) for heat in HEATS for drift in DRIFTS]
     cast = rehearsal_cast(auxiliary, access.sizes, rng)
     return max(trials, key=lambda trial: rehearsed(trial, cast)).ready()
 
@@ -215,17 +225,23 @@ class Steadiness:
         return min(loudest, drift * scale / self.drift), scale
 
 
-def loudest(surrogate: Surrogate, sorter: Sorter, batch: int, classes: int, rng: torch.Generator) -> float:
+def loudest(surrogate: Surrogate, sorter: Sorter, batch: int, weights: Tensor, rng: torch.Generator) -> float:
     """The largest entry of the first layer's gradient, at gain 1, on batches like the clients'."""
-    weights = class_weights(classes, len(sorter.cuts))[0]
     largest = 0.0
     for latents in _batches(surrogate.latents, batch, rng):
-        drawn = weights[torch.randint(classes, (len(latents), 1), generator=rng)]
+        drawn = weights[torch.randint(len(weights), (len(latents), 1), generator=rng)]
         for direction in sorter.directions:
             order = (latents.double() @ direction).argsort(descending=True)
             rows = (drawn * torch.cat([latents, torch.ones(len(latents), 1)], 1))[order].cumsum(0)
             largest = max(largest, float(rows.abs().max()) / len(latents))
     return largest
+
+
+def tried(channel: Channel, updates: Sequence[Update]) -> Delivery:
+    """What a channel makes of updates that nobody sent: of these it need not warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return channel.deliver(updates, seed=0)
 
 
 def channel_rounding(channel: Channel) -> float:
@@ -234,7 +250,7 @@ def channel_rounding(channel: Channel) -> float:
         deltas = torch.rand(count, 1000, generator=torch.Generator().manual_seed(0))
         updates = [Update(client, 1, delta) for client, delta in enumerate(deltas)]
         try:
-            delivery = channel.deliver(updates, seed=0)
+            delivery = tried(channel, updates)
         except RoundFailed:
             continue
         off = delivery.mean - deltas[list(delivery.clients)].mean(0)
@@ -262,7 +278,7 @@ def rehearsed(crafted: Crafted, cast: Sequence[Images]) -> int:
             return 0
         updates.append(Update(place, len(images), delta))
     try:
-        delivery = protocol.channel.deliver(updates, seed=0)
+        delivery = tried(protocol.channel, updates)
     except RoundFailed:
         return 0
     x = torch.cat([cast[place].x for place in delivery.clients])
@@ -270,9 +286,9 @@ def rehearsed(crafted: Crafted, cast: Sequence[Images]) -> int:
     return int((match(x, crafted.surrogate.decode(latents[: len(x)])).psnr >= RECOVERED).sum())
 
 
-def one_step(recipe: Recipe) -> bool:
-    """Whether clients take a single step on all of their data."""
-    return recipe.epochs == 1 and recipe.batch_size == 0
+def one_step(recipe: Recipe, sizes: Sequence[int]) -> bool:
+    """Whether clients with these sample counts take a single step on all of their data."""
+    return all(recipe.total_steps(size) == 1 for size in sizes)
 
 
 def _batches(latents: Tensor, batch: int, rng: torch.Generator, count: int = 5) -> Iterator[Tensor]:

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 from glasshouse.attacks.attack import CannotRun
 from glasshouse.attacks.crafted.crafting import Crafted
-from glasshouse.attacks.crafted.sorting import class_weights, write_page
+from glasshouse.attacks.crafted.sorting import write_page
 from glasshouse.data.images import Images
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.fit import fit
@@ -47,13 +47,12 @@ def _with_gain(crafted: Crafted, factor: float) -> Crafted:
     first = f"{surrogate.cut.linear[0]}.weight"
     gain = factor * crafted.unit / (recipe.lr * recipe.epochs)
     pages = sorter.pages(len(protocol.layout.named(surrogate.vector)[first]))
-    code = class_weights(protocol.classes, len(sorter.cuts))
     vectors = []
     for page, sent in zip(pages, crafted.vectors):
         rows = sorter.layer(page)
         scale = float(protocol.layout.named(sent)[first][0].norm() / rows[0][0].norm())
         vector = surrogate.vector.clone()
         named = protocol.layout.named(vector)
-        write_page(named, surrogate.cut.linear, rows, code, surrogate.latents, gain, scale)
+        write_page(named, surrogate.cut.linear, rows, crafted.code, surrogate.latents, gain, scale)
         vectors.append(vector)
     return dataclasses.replace(crafted, vectors=tuple(vectors), unit=factor * crafted.unit)

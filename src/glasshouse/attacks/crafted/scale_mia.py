@@ -7,6 +7,7 @@ from the sum of the updates, and decodes them.
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,8 @@ from glasshouse.attacks.options import check_whole
 from glasshouse.attacks.plain_steps import check_plain_steps
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
+from glasshouse.federation.channels.channel import RoundFailed
+from glasshouse.federation.updates import Delivery
 
 MOST_DIRECTIONS = 8
 MOST_ROUNDS = 100
@@ -88,7 +91,7 @@ class ScaleMIA(Attack):
         layer = access.protocol.architecture.get_submodule(surrogate.cut.linear[0])
         assert isinstance(layer, nn.Linear)
         samples, width = sum(access.sizes), layer.out_features
-        steady = one_step(access.protocol.recipe)
+        steady = one_step(access.protocol.recipe, access.sizes)
         rounds = self.rounds or suggested_rounds(samples, width, steady)
         rows = rounds * (width - 1) + 1 if rounds > 1 else width
         directions = self.directions or (suggested_directions(samples, rows) if steady else 1)
@@ -107,15 +110,15 @@ class ScaleMIA(Attack):
     def attack_rounds(self, crafted: Crafted, access: BlindServerAccess) -> Reconstructions:
         """The online phase: send, and rebuild images from what the channel delivers.
 
-        Rounds in which other clients came through than in the first do not add up with it and are left out.
+        Only rounds that the same clients came through add up: those of the most frequent group are used.
         """
-        everyone = range(len(access.sizes))
-        arrived = [access.exchange(vector, everyone) for vector in crafted.vectors]
-        clients, samples = arrived[0].clients, arrived[0].samples
+        arrived = _exchanged(access, crafted.vectors)
+        groups = [each.clients for each in arrived if each is not None]
+        clients = max(groups, key=groups.count)
         began = time.perf_counter()
-        counted = [each if each.clients == clients else None for each in arrived]
+        counted = [each if each is not None and each.clients == clients else None for each in arrived]
         latents = crafted.latents(counted)
-        images = crafted.surrogate.decode(latents[:samples])
+        images = crafted.surrogate.decode(latents[: sum(access.sizes[client] for client in clients)])
         online = round(time.perf_counter() - began, 4)
         note = f"{len(arrived)} rounds with the same clients" if len(arrived) > 1 else None
         if None in counted:
@@ -132,3 +135,18 @@ class PeeledScaleMIA(ScaleMIA):
     directions: int = 0
     rounds: int = 0
     law: Law = "empirical"
+
+
+def _exchanged(access: BlindServerAccess, vectors: Sequence[Tensor]) -> list[Delivery | None]:
+    """What each round delivers; those that fail are null, unless all do."""
+    arrived: list[Delivery | None] = []
+    failures: list[RoundFailed] = []
+    for vector in vectors:
+        try:
+            arrived.append(access.exchange(vector, range(len(access.sizes))))
+        except RoundFailed as failure:
+            arrived.append(None)
+            failures.append(failure)
+    if len(failures) == len(arrived):
+        raise failures[0]
+    return arrived

@@ -5,11 +5,11 @@ its values into bins (see `leakage`). All further layers treat the rows alike bu
 + - - + and are known, so that a sample has the same loss weight in every row it activates, while the sum over
 the rows stays within a few bins' width however many there are: the softmax hardly moves.
 
-So the loss weight is set by the sample's label alone, and the server chooses it. With several directions
-each class gets a number with a magnitude between 5/7 and 9/7 and either sign: two samples in one bin add up
-to less than 4/7 or more than 10/7, so a bin's weight tells whether a sample is alone there, and of which
-class it is. With one direction, where mixtures cannot be resolved, all classes but one get positive numbers
-that differ by steady factors: the heavier of two samples then stands out in their mixture.
+So the loss weight is set by the sample's label alone, and the server chooses it. With several directions, or
+several local steps, each class gets a number with a magnitude between 5/7 and 9/7 and either sign: two
+samples in one bin add up to less than 4/7 or more than 10/7, so a bin's weight tells whether a sample is
+alone there, and of which class it is. With one direction, where mixtures cannot be resolved, all classes but
+one get positive numbers that differ by steady factors: the heavier of two samples stands out in their mixture.
 """
 
 from collections.abc import Sequence
@@ -109,12 +109,13 @@ def make_sorter(latents: Tensor, rows: int, directions: int, law: Law) -> Sorter
     return Sorter(axes, cuts)
 
 
-def class_weights(classes: int, directions: int) -> tuple[Tensor, Tensor]:
+def class_weights(classes: int, *, alone: bool) -> tuple[Tensor, Tensor]:
     """For each class its loss weight, and the probability that the network must give it, both (classes,).
 
-    With these probabilities the expected weight is zero, so that a sample's weight is its own class's.
+    With these probabilities the expected weight is zero, so that a sample's weight is its own class's. A
+    direction that is `alone` cannot resolve mixtures.
     """
-    if directions > 1:
+    if not alone:
         magnitudes = torch.linspace(5, 9, classes, dtype=torch.double) / 7
         weights = magnitudes * torch.tensor([1.0 if place % 2 else -1.0 for place in range(classes)])
     else:

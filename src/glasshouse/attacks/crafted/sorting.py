@@ -9,7 +9,7 @@ So the loss weight is set by the sample's label alone, and the server chooses it
 several local steps, each class gets a number with a magnitude between 5/7 and 9/7 and either sign: two
 samples in one bin add up to less than 4/7 or more than 10/7, so a bin's weight tells whether a sample is
 alone there, and of which class it is. With one direction, where mixtures cannot be resolved, all classes but
-one get positive numbers that differ by steady factors: the heavier of two samples stands out in their mixture.
+one get positive numbers that differ by steady factors: the heavier of two samples stands out in a mixture.
 """
 
 from collections.abc import Sequence

@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from glasshouse.access import BlindServerAccess
 from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
-from glasshouse.attacks.crafted.crafting import Crafted, craft, one_step, rehearsal_cast
+from glasshouse.attacks.crafted.crafting import craft
 from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.leakage import Law
 from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_rounds
 from glasshouse.attacks.crafted.quieting import quieted
+from glasshouse.attacks.crafted.reading import Crafted, one_step
+from glasshouse.attacks.crafted.rehearsal import rehearsal_cast
 from glasshouse.attacks.crafted.sorting import make_sorter
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, make_surrogate, shrink
 from glasshouse.attacks.options import check_whole

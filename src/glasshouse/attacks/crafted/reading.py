@@ -1,0 +1,151 @@
+"""Crafted models, and how to read from the updates what they sorted."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from glasshouse.access import Protocol
+from glasshouse.attacks.crafted.peeling import Signs, peel
+from glasshouse.attacks.crafted.sorting import Sorter, class_weights, signs
+from glasshouse.attacks.crafted.surrogate import Surrogate
+from glasshouse.attacks.inversion.updates import mean_decay
+from glasshouse.federation.updates import Delivery
+from glasshouse.learning.recipe import Recipe
+
+TOLERANCE = 0.02
+"""How far a bin's weight may be from that of a lone sample."""
+
+EMPTY = 0.02
+"""A bin holds nobody if its weight is below this share of a sample's; opposite samples leave 0.06 or more."""
+
+SINGLES = 0.01
+"""The share of lone samples that may be taken for mixtures because they look unusual."""
+
+SINGLES_SEEN = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Crafted:
+    """Models to send, one for each round, shape (P,).
+
+    A sample of loss weight 1 moves the biases of its rows by `unit` over the number of samples. The channel
+    throws the entries of each client's sum over its samples off by `rounding`, in root mean square.
+    """
+
+    vectors: tuple[Tensor, ...]
+    surrogate: Surrogate
+    sorter: Sorter
+    protocol: Protocol
+    sizes: tuple[int, ...]
+    unit: float
+    rounding: float
+
+    @property
+    def steady(self) -> bool:
+        """Whether clients take a single step, which keeps the weights of all samples exact."""
+        return one_step(self.protocol.recipe, self.sizes)
+
+    @property
+    def code(self) -> tuple[Tensor, Tensor]:
+        """The classes' weights and probabilities."""
+        return class_weights(self.protocol.classes, alone=self.steady and len(self.sorter.cuts) == 1)
+
+    def latents(self, deliveries: Sequence[Delivery | None]) -> Tensor:
+        """Latents from the clients' summed updates, the surest first, shape (n, d).
+
+        Takes what each round delivered; a round may be missing.
+        """
+        first = self.surrogate.cut.linear[0]
+        width = self.protocol.layout.named(self.vectors[0])[f"{first}.bias"].numel()
+        sums = torch.zeros(len(self.sorter.closing), self.surrogate.latents.shape[1], dtype=torch.double)
+        weights = torch.zeros(len(sums), dtype=torch.double)
+        for page, sent, delivery in zip(self.sorter.pages(width), self.vectors, deliveries):
+            if delivery is None:
+                continue
+            decay = mean_decay(self.protocol, sent, [self.sizes[client] for client in delivery.clients])
+            moved = self.protocol.layout.named(delivery.mean - decay)
+            scale = signs(len(page)) * (delivery.samples / self.unit)
+            weight, bias = (moved[f"{first}.{part}"][: len(page)].double() for part in ("weight", "bias"))
+            bins, page_sums, page_weights = self.sorter.read(page, weight * scale[:, None], bias * scale)
+            sums[bins], weights[bins] = page_sums, page_weights
+        arrived = [delivery for delivery in deliveries if delivery is not None]
+        rounding = max(math.sqrt(2 * len(each.clients)) for each in arrived) * self.rounding / self.unit
+        noise = max(_noise(sums, weights), rounding)
+
+        def alone(latents: Tensor, own: Tensor) -> Tensor:
+            return self._sized(own) & self._plausible(latents, noise / own.abs())
+
+        known = Signs(alone, self._usual[0], noise, EMPTY)
+        peeled = peel(sums, weights, self.sorter, known)
+        found = torch.cat([peeled.alone, peeled.mixed])
+        return found.clamp_min(0) if self.surrogate.rectified else found
+
+    def _sized(self, weights: Tensor) -> Tensor:
+        """Whether weights are those of a single sample; only one step on all data keeps them exact."""
+        if not self.steady:
+            return torch.ones_like(weights, dtype=torch.bool)
+        gaps = (weights[:, None] - self.code[0]).abs().amin(1)
+        return gaps < TOLERANCE
+
+    def _plausible(self, latents: Tensor, noise: Tensor) -> Tensor:
+        """Whether latents, shape (n, d), look like one image; `noise` is that of their entries, shape (n,).
+
+        Mixtures of samples of either sign go further afield than single ones, and below zero where a ReLU
+        allows none. Those of one sign have fewer zeros, which matters where the weights do not tell.
+        """
+        if not self.surrogate.rectified:
+            return self._strays(latents, noise) <= self._most_strays
+        live = latents[:, self._live]
+        slack = 4 * noise[:, None] + 1e-3 * self._largest
+        fine = (live < -slack).double().mean(1) < 0.005
+        if self.steady:
+            return fine
+        return fine & ((live.abs() <= slack).double().mean(1) >= self._fewest_zeros)
+
+    def _strays(self, latents: Tensor, noise: Tensor) -> Tensor:
+        """The share of entries more than three standard deviations from the mean of auxiliary ones, (n,)."""
+        mean, spread = self._usual
+        return ((latents - mean).abs() > 3 * spread + 4 * noise[:, None]).double().mean(1)
+
+    @cached_property
+    def _usual(self) -> tuple[Tensor, Tensor]:
+        spread, mean = torch.std_mean(self.surrogate.latents.double(), 0)
+        return mean, spread
+
+    @cached_property
+    def _most_strays(self) -> float:
+        latents = self.surrogate.latents[:SINGLES_SEEN].double()
+        return float(self._strays(latents, torch.zeros(len(latents))).quantile(1 - SINGLES / 10))
+
+    def ready(self) -> "Crafted":
+        """Itself, with all that reading an update needs worked out beforehand."""
+        _ = self._most_strays, self._largest, self._live, self._fewest_zeros
+        return self
+
+    @cached_property
+    def _largest(self) -> float:
+        return float(self.surrogate.latents.max())
+
+    @cached_property
+    def _live(self) -> Tensor:
+        return self.surrogate.latents.amax(0) > 0
+
+    @cached_property
+    def _fewest_zeros(self) -> float:
+        zeros = (self.surrogate.latents[:, self._live] == 0).double().mean(1)
+        return float(zeros.quantile(SINGLES))
+
+
+def one_step(recipe: Recipe, sizes: Sequence[int]) -> bool:
+    """Whether clients with these sample counts take a single step on all of their data."""
+    return all(recipe.total_steps(size) == 1 for size in sizes)
+
+
+def _noise(sums: Tensor, weights: Tensor) -> float:
+    """How far the entries of bins stray where nobody is, in root mean square."""
+    nobody = weights.abs() <= EMPTY
+    return float(sums[nobody].square().mean(1).sqrt().median()) if nobody.any() else 0.0

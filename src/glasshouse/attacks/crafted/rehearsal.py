@@ -1,0 +1,68 @@
+"""Rehearsals: what a crafted model would bring, tried out with auxiliary images and the channel itself."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from copy import deepcopy
+
+import torch
+
+from glasshouse.attacks.crafted.reading import Crafted
+from glasshouse.data.images import Images
+from glasshouse.federation.channels.channel import Channel, RoundFailed
+from glasshouse.federation.updates import Delivery, Update
+from glasshouse.learning.cpu import laid_out
+from glasshouse.learning.fit import fit
+from glasshouse.measures.pictures import RECOVERED, match
+
+REHEARSING = 2
+"""Clients that a rehearsal is played with."""
+
+
+def tried(channel: Channel, updates: Sequence[Update]) -> Delivery:
+    """What a channel makes of updates that nobody sent: of these it need not warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return channel.deliver(updates, seed=0)
+
+
+def channel_rounding(channel: Channel) -> float:
+    """How far a channel's quantisation throws a client's entries off, in root mean square: tried out."""
+    for count in (2, 6, 20):  # more where drop-outs leave too few
+        deltas = torch.rand(count, 1000, generator=torch.Generator().manual_seed(0))
+        updates = [Update(client, 1, delta) for client, delta in enumerate(deltas)]
+        try:
+            delivery = tried(channel, updates)
+        except RoundFailed:
+            continue
+        off = delivery.mean - deltas[list(delivery.clients)].mean(0)
+        return float(off.double().square().mean().sqrt()) * math.sqrt(len(delivery.clients))
+    return 0.0
+
+
+def rehearsal_cast(auxiliary: Images, sizes: Sequence[int], rng: torch.Generator) -> tuple[Images, ...]:
+    """Auxiliary images in the hands of a few clients like the real ones."""
+    order = torch.randperm(len(auxiliary), generator=rng)
+    ends = torch.tensor(sizes[:REHEARSING]).cumsum(0)
+    parts = order[: int(ends[-1])].tensor_split(ends[:-1])
+    return tuple(auxiliary[part] for part in parts if len(part) > 1)
+
+
+def rehearsed(crafted: Crafted, cast: Sequence[Images]) -> int:
+    """How many images are recovered when the cast trains the middle page and sends through the channel."""
+    protocol, middle = crafted.protocol, len(crafted.vectors) // 2
+    sent = crafted.vectors[middle]
+    network = laid_out(deepcopy(protocol.architecture))
+    updates = []
+    for place, images in enumerate(cast):
+        delta = fit(network, sent, images, protocol.recipe, seed=place) - sent
+        if not delta.isfinite().all():
+            return 0
+        updates.append(Update(place, len(images), delta))
+    try:
+        delivery = tried(protocol.channel, updates)
+    except RoundFailed:
+        return 0
+    x = torch.cat([cast[place].x for place in delivery.clients])
+    latents = crafted.latents([delivery if page == middle else None for page in range(len(crafted.vectors))])
+    return int((match(x, crafted.surrogate.decode(latents[: len(x)])).psnr >= RECOVERED).sum())

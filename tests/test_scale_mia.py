@@ -85,7 +85,7 @@ def test_a_sample_has_the_weight_of_its_class_in_every_row_that_it_activates(hid
     model = wide_model(hidden=hidden)
     access = BlindServerAccess(protocol_of(model), read_vector(model), (8,), None)
     attack = PeeledScaleMIA(directions=directions, rounds=1)
-    surrogate = attack.prepare(access, AUXILIARY.x, rng())
+    surrogate = attack.prepare(access, AUXILIARY.x)
     crafted = attack.craft(surrogate, access, AUXILIARY, rng())
     write_vector(model, crafted.vectors[0])
     model.double()
@@ -180,7 +180,7 @@ def test_a_shrunken_encoder_gives_the_same_latents_only_shorter():
     protocol = protocol_of(model)
     cut = find_cut(protocol)
     schooling = Schooling(steps=2, batch_size=8, lr=1e-3)
-    surrogate = make_surrogate(protocol, cut, read_vector(model), AUXILIARY.x[:50], schooling, rng())
+    surrogate = make_surrogate(protocol, cut, AUXILIARY.x[:50], schooling, rng())
     shrunken = shrink(surrogate, protocol)
     write_vector(model, shrunken.vector)
     with torch.no_grad():

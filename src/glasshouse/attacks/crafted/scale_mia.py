@@ -23,7 +23,7 @@ from glasshouse.attacks.crafted.quieting import quieted
 from glasshouse.attacks.crafted.reading import Crafted, one_step
 from glasshouse.attacks.crafted.rehearsal import rehearsal_cast
 from glasshouse.attacks.crafted.sorting import make_sorter
-from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, make_surrogate, shrink
+from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, kept_surrogate, shrink
 from glasshouse.attacks.options import check_whole
 from glasshouse.attacks.plain_steps import check_plain_steps
 from glasshouse.data.images import Images
@@ -73,17 +73,17 @@ class ScaleMIA(Attack):
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None
+        surrogate = self.prepare(access, knowledge.auxiliary.x)
         began = time.perf_counter()
-        surrogate = self.prepare(access, knowledge.auxiliary.x, rng)
         crafted = self.craft(surrogate, access, knowledge.auxiliary, rng)
-        offline = time.perf_counter() - began
+        offline = surrogate.seconds + time.perf_counter() - began
         return dataclasses.replace(self.attack_rounds(crafted, access), offline=round(offline, 3))
 
-    def prepare(self, access: BlindServerAccess, x: Tensor, rng: torch.Generator) -> Surrogate:
+    def prepare(self, access: BlindServerAccess, x: Tensor) -> Surrogate:
         """The offline phase, once for all rounds: an autoencoder of the images `x`, shape (N, C, H, W)."""
         check_plain_steps(access.protocol.recipe)
         schooling = Schooling(steps=self.steps, batch_size=self.batch_size, lr=self.lr)
-        return make_surrogate(access.protocol, find_cut(access.protocol), access.current, x, schooling, rng)
+        return kept_surrogate(access.protocol, find_cut(access.protocol), x, schooling)
 
     def craft(
         self, surrogate: Surrogate, access: BlindServerAccess, auxiliary: Images, rng: torch.Generator

@@ -64,8 +64,8 @@ SHORT = Schooling(steps=3000, batch_size=64, lr=3e-3)
 LAPTOP_SCHOOLING = {
     "alexnet": Schooling(steps=600, batch_size=64, lr=1e-3, half=True),
     "resnet": Schooling(steps=600, batch_size=64, lr=1e-3, half=True),
-    "vit": Schooling(steps=400, batch_size=64, lr=5e-4, half=True),
-    "vgg": Schooling(steps=400, batch_size=64, lr=1e-3, half=True),
+    "vit": Schooling(steps=300, batch_size=64, lr=5e-4, half=True),
+    "vgg": Schooling(steps=250, batch_size=64, lr=1e-3, half=True),
 }
 LAPTOP_SAMPLES = {"alexnet": 256, "resnet": 256, "vit": 128, "vgg": 128}
 """Large networks see fewer samples, since masking their updates takes seconds."""

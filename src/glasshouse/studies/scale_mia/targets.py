@@ -17,7 +17,7 @@ from glasshouse.data.images import Images
 from glasshouse.data.sources import load
 from glasshouse.data.stratify import stratified
 from glasshouse.errors import BadInput
-from glasshouse.learning.layout import Layout, read_vector
+from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
 from glasshouse.models import build
@@ -143,10 +143,7 @@ def _surrogate(
     began = time.perf_counter()
     with place.progress.task(f"autoencoder, {target.stem}", target.schooling.steps) as task:
         rng = torch_rng(place.seed, "autoencoder", target.stem)
-        start = read_vector(network)
-        surrogate = make_surrogate(
-            protocol, cut, start, auxiliary.x, target.schooling, rng, advance=task.advance
-        )
+        surrogate = make_surrogate(protocol, cut, auxiliary.x, target.schooling, rng, advance=task.advance)
     seconds = time.perf_counter() - began
     write_tensors(file, surrogate.tensors(), {"made_of": made_of, "seconds": f"{seconds:.3f}"})
     return surrogate, seconds

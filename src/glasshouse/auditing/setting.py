@@ -134,6 +134,7 @@ EXAMPLE = Setting(
             "label-counts",
             "saturated-head",
             "scale-mia-peeled(steps=300,rounds=4)",
+            "mandrake",
         )
     ),
 )

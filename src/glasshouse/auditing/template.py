@@ -55,6 +55,7 @@ attacks = [
     "label-counts",
     "saturated-head",
     "scale-mia-peeled(steps=300,rounds=4)",
+    "mandrake",
 ]
 # Each is trained in and attacked like the undefended model; join several with +.
 defences = [

@@ -36,7 +36,7 @@ def measured(folder: Path, name: str) -> str:
         ),
     ]
     parts += _figures(run, name)
-    parts += _pictures(run, name)
+    parts += _pictures(run)
     parts += _tables(run)
     return "\n\n".join(parts)
 
@@ -55,18 +55,13 @@ def _figures(run: Run, name: str) -> list[str]:
     return parts
 
 
-def _pictures(run: Run, name: str) -> list[str]:
-    """What went in beside what was made of it, where the run shows any."""
-    target = HERE / "images" / "studies"
-    parts = ["### Pictures"] if run.curves.gallery else []
-    for exhibit in run.curves.gallery:
-        shown = []
-        for what, path in (("original", exhibit.original), ("result", exhibit.result)):
-            kept = f"{name}-{slug(exhibit.cell or '', exhibit.attack, what)}.png"
-            shutil.copyfile(run.folder / path, target / kept)
-            shown.append(f"![{exhibit.caption}, {what}](../images/studies/{kept})")
-        parts += [" ".join(shown), f"*{exhibit.caption}, {exhibit.attack}.* {exhibit.note}."]
-    return parts
+def _pictures(run: Run) -> list[str]:
+    """Where the run's pictures are: they show images of the data sets, which are not ours to copy."""
+    shown = len(run.curves.gallery)
+    note = (
+        f"The run's own page shows {shown} batches beside what was made of them; `glasshouse study` makes it."
+    )
+    return ["### Pictures", note] if shown else []
 
 
 def _caption(chart: Chart) -> str:

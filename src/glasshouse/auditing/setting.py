@@ -133,7 +133,7 @@ EXAMPLE = Setting(
             "fgsm(eps=0.1)",
             "label-counts",
             "saturated-head",
-            "scale-mia-peeled(steps=300,rounds=4)",
+            "scale-mia-peeled(steps=300,rounds=2)",
             "mandrake",
         )
     ),

@@ -54,7 +54,7 @@ attacks = [
     "fgsm(eps=0.1)",
     "label-counts",
     "saturated-head",
-    "scale-mia-peeled(steps=300,rounds=4)",
+    "scale-mia-peeled(steps=300,rounds=2)",
     "mandrake",
 ]
 # Each is trained in and attacked like the undefended model; join several with +.

@@ -38,7 +38,7 @@ from glasshouse.measures.membership import roc
 from glasshouse.store import RunFolder
 from glasshouse.vetting.vet import vet
 
-MOST_VETTED = 4
+MOST_VETTED = 2
 """As many of the models that a crafting server sent are vetted."""
 
 

@@ -6,7 +6,17 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
+from glasshouse.models import build
 from glasshouse.models.split import SplitNetwork
+
+SHAPE = (1, 16, 16)
+"""The images of a received model, unless a test says otherwise."""
+
+
+def network(name, seed=0, classes=10, shape=SHAPE):
+    """An honest network of the zoo as it starts."""
+    torch.manual_seed(seed)
+    return build(name, shape, classes)
 
 
 def natural_images(count: int, shape: tuple[int, int, int], seed: int = 0) -> Tensor:

@@ -1,32 +1,20 @@
-import dataclasses
 import json
-import shutil
-import sys
 
 import pytest
-import torch
 
-from glasshouse import cli
-from glasshouse.auditing.bench import prepare
-from glasshouse.auditing.target import train_target
 from glasshouse.errors import BadInput
 from glasshouse.findings import Finding
-from glasshouse.learning.engine import Engine
-from glasshouse.learning.evaluate import accuracy
-from glasshouse.progress import Progress
 from glasshouse.registry import Registry
 from glasshouse.report.run import read_run
-from glasshouse.store import RunFolder, write_json
+from glasshouse.store import write_json
 from glasshouse.studies import STUDIES, clients
 from glasshouse.studies import run as running
 from glasshouse.studies.clients import ClientsStudy
-from glasshouse.studies.mia_bad import targets
 from glasshouse.studies.mia_bad.cells import NULL_CURVE, SAMPLE, batch_batch, batch_sample
 from glasshouse.studies.mia_bad.printed import TABLE_1, TABLE_2, mix, printed
 from glasshouse.studies.mia_bad.study import MIABadStudy
-from glasshouse.studies.mia_bad.targets import Court, Courts, Sizes, Target
 from glasshouse.studies.run import run_study
-from glasshouse.studies.study import Cell, Study, Workplace
+from glasshouse.studies.study import Cell, Study
 
 
 class Counting(Study):
@@ -376,132 +364,3 @@ def test_a_part_of_mia_bad_shows_no_figure_without_a_measured_point(tmp_path):
     part = [row for row in made_up_rows("smoke") if "/central/" in row.cell]
     names = [chart.name for chart in shown(part, tmp_path / "central").charts]
     assert names == ["figure-4-digits-mlp", "batches-table-1-digits-mlp"]
-
-
-CENTRAL = "table-1/digits/mlp/central/*"
-FILES = ("results.json", "results.csv", "study.json", "report.html", "config.toml")
-
-
-@pytest.fixture(scope="module")
-def mia_bad(tmp_path_factory):
-    """The central row of the smoke scale."""
-    folder = tmp_path_factory.mktemp("mia-bad") / "run"
-    run_study("mia-bad", scale="smoke", cells=CENTRAL, out=folder, workers=1, quiet=True)
-    return folder
-
-
-def rows_of(folder):
-    rows = json.loads((folder / "results.json").read_text())
-    return [row | {"seconds": None} for row in rows]
-
-
-def test_mia_bad_runs_all_attacks_of_a_row(mia_bad):
-    rows = rows_of(mia_bad)
-    head = CENTRAL.removesuffix("*")
-    assert {row["cell"] for row in rows} == {f"{head}{column}" for column in ("sample", "8", "16", "32")}
-    assert not [row for row in rows if row["metric"] == "not-applicable"]
-    metrics = {(row["attack"], row["metric"]) for row in rows if row["cell"] == f"{head}8"}
-    for attack in (batch_sample(8), batch_batch(8), "set-loss(batch_size=8)", "set-llr(batch_size=8)"):
-        assert {(attack, "auc"), (attack, "accuracy-at-5:1"), (attack, "balanced-accuracy")} <= metrics
-    assert (NULL_CURVE, "null-auc") in metrics
-    assert (batch_batch(8), "auc-over-set-loss") in metrics
-    raw = [row["chance"] for row in rows if row["metric"] == "accuracy-at-5:1"]
-    assert raw == pytest.approx([5 / 6] * len(raw))
-    verdicts = read_run(mia_bad).study.verdicts
-    assert {verdict.verdict for verdict in verdicts} == {"open"}
-
-
-def test_mia_bad_judges_batches_only_in_batch_batch_and_the_set_attacks(mia_bad):
-    for row in rows_of(mia_bad):
-        if row["metric"] == "auc" and row["cell"].endswith("/32"):
-            about_batches = row["attack"].startswith("set-") or "batch-batch" in row["attack"]
-            assert any("batches of 32" in words for words in row["assumes"]) == about_batches
-            assert (row["n"] < 100) == about_batches
-
-
-def test_a_finished_mia_bad_is_left_as_it_is_by_the_command(mia_bad, monkeypatch, capsys):
-    before = {name: (mia_bad / name).read_bytes() for name in FILES}
-    words = [
-        "study",
-        "mia-bad",
-        "--scale",
-        "smoke",
-        "--cells",
-        CENTRAL,
-        "--out",
-        str(mia_bad),
-        "--workers",
-        "1",
-    ]
-    monkeypatch.setattr(sys, "argv", ["glasshouse", *words, "--quiet"])
-    monkeypatch.setattr(Courts, "of", lambda *_: pytest.fail("a finished cell ran again"))
-    with pytest.raises(SystemExit) as stopped:
-        cli.main()
-    assert not stopped.value.code
-    assert capsys.readouterr().out.strip().endswith(str(mia_bad))
-    assert {name: (mia_bad / name).read_bytes() for name in FILES} == before
-
-
-def test_a_mia_bad_that_was_cut_short_ends_with_the_same_numbers(mia_bad, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(mia_bad, folder)
-    (folder / "work" / CENTRAL.replace("*", "8") / "seed-0000.json").unlink()
-    for file in sorted((folder / "work/shared/shadows").glob("*.safetensors"))[:2]:
-        file.unlink()
-    run_study("mia-bad", scale="smoke", cells=CENTRAL, out=folder, workers=1, quiet=True)
-    assert rows_of(folder) == rows_of(mia_bad)
-    assert (folder / "study.json").read_bytes() == (mia_bad / "study.json").read_bytes()
-
-
-def test_a_matched_central_model_is_the_one_whose_fit_is_closest(tmp_path):
-    sizes = Sizes(members=80, nonmembers=80, auxiliary=80, test=60, shadows=2, rounds=6, epochs=2)
-    target = Target("digits", "mlp", 5, sizes)
-    with Engine(1) as engine:
-        progress = Progress(quiet=True)
-        place = Workplace(engine, 3, tmp_path / "cell", tmp_path / "shared", progress)
-        courts = Courts()
-        wanted = courts.of(target, place).train_accuracy
-        found = courts.matched(target, place)
-        central, fits = [], []
-        for rounds in range(1, 7):
-            shorter = dataclasses.replace(target, clients=1, sizes=dataclasses.replace(sizes, rounds=rounds))
-            bench = prepare(shorter.setting(3))
-            folder = RunFolder(tmp_path / f"by-hand-{rounds}", bench.config())
-            central.append(train_target(bench, folder, engine, progress, "central", "none"))
-            fits.append(accuracy(central[-1].grantor.model, bench.split.images("members")))
-            if fits[-1] >= wanted:
-                break
-    distances = [abs(fit - wanted) for fit in fits]
-    chosen = len(found.trial.history.rounds) - 1
-    assert 0 < wanted < 1
-    assert found.train_accuracy == fits[chosen]
-    assert distances[chosen] == min(distances)
-    assert torch.equal(found.trial.history.vector, central[chosen].history.vector)
-    assert found.trial.strategy == "central"
-
-
-@pytest.mark.parametrize(("fits", "wanted", "chosen", "trained"), [
-    ([0.3, 0.58, 0.9, 1.0], 0.6, 0.58, 3),
-    ([0.3, 0.5, 0.62, 1.0], 0.6, 0.62, 3),
-    ([0.7, 0.8, 0.9, 1.0], 0.6, 0.7, 1),
-    ([0.3, 0.4, 0.35, 0.3], 0.6, 0.4, 4),
-])  # fmt: skip
-def test_central_training_stops_at_the_fit_that_is_wanted(monkeypatch, fits, wanted, chosen, trained):
-    def fitted(share, shadowing=None):
-        court = Court(None, None)
-        vars(court)["train_accuracy"] = share
-        return court
-
-    asked = []
-
-    def after(target, bench, rounds, place):
-        asked.append((target.mode, rounds))
-        return fits[rounds - 1]
-
-    monkeypatch.setattr(targets, "_central_after", after)
-    monkeypatch.setattr(targets, "_prepare", lambda target, place: (None, None))
-    monkeypatch.setattr(targets, "Court", fitted)
-    monkeypatch.setattr(Courts, "of", lambda self, target, place: fitted(wanted))
-    sizes = Sizes(members=1, nonmembers=1, auxiliary=1, test=1, shadows=0, rounds=4, epochs=1)
-    assert Courts().matched(Target("digits", "mlp", 5, sizes), None).train_accuracy == chosen
-    assert asked == [("central", rounds + 1) for rounds in range(trained)]

@@ -11,19 +11,15 @@ from glasshouse.attacks.attack import Reconstructions
 from glasshouse.attacks.crafted.surrogate import Schooling
 from glasshouse.data.sources import load
 from glasshouse.errors import BadInput
-from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.measures.estimate import proportion
 from glasshouse.progress import Progress
-from glasshouse.report.run import read_run
-from glasshouse.store import write_json
 from glasshouse.studies.run import run_study
 from glasshouse.studies.scale_mia import printed, targets
 from glasshouse.studies.scale_mia.brightness import DISTANCE, LAWS, SEEN, bins, brightness_rows
 from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED, Meeting
 from glasshouse.studies.scale_mia.pictures import contact_sheet
-from glasshouse.studies.scale_mia.rows import BOUND, EDGES, over_rounds, pooled, psnr_bin
-from glasshouse.studies.scale_mia.scales import SCALES
+from glasshouse.studies.scale_mia.rows import BOUND, over_rounds, pooled
 from glasshouse.studies.scale_mia.stage import Stage, crowd
 from glasshouse.studies.scale_mia.study import ScaleMIAStudy
 from glasshouse.studies.scale_mia.targets import Target, Targets, divided
@@ -193,161 +189,6 @@ def test_brightness_shares_add_up_and_a_normal_fits_a_normal_best(flat):
         assert sum(values[law, name] for name in bins()) == pytest.approx(1.0)
     assert values["normal", DISTANCE] < 0.03 < values["laplace", DISTANCE]
     assert values[SEEN, "+0.0 to +0.5"] == pytest.approx(0.1915, abs=0.025)
-
-
-def row(cell, attack, metric, value, low=None, high=None, n=100, chance=None, model="cnn", data="cifar10"):
-    return Finding(
-        source="scale-mia", cell=cell, family="reconstruction", attack=attack, metric=metric, value=value,
-        low=low, high=high, n=n, chance=chance, model=model, data=data, seed=0,
-    )  # fmt: skip
-
-
-def verdict_on(findings, start):
-    (found,) = [one for one in ScaleMIAStudy().conclude(findings) if one.claim.startswith(start)]
-    return found
-
-
-def rates(cell, attack, value, spread=0.01, chance=0.02):
-    return [
-        row(cell, attack, "recovery-rate", value, value - spread, value + spread, chance=chance),
-        row(cell, attack, "psnr", 20.0),
-    ]
-
-
-def test_without_cells_every_claim_is_open():
-    assert {one.verdict for one in ScaleMIAStudy().conclude([])} == {"open"}
-
-
-@pytest.mark.parametrize(("at_512", "verdict"), [
-    ((0.7, 0.6, 0.65), "holds"),
-    ((0.0, 0.01, 0.0), "refuted"),
-    ((0.0, 0.04, 0.02), "not shown"),
-    ((0.7,), "open"),
-])  # fmt: skip
-def test_large_batches_are_judged_against_the_blind_guess(at_512, verdict):
-    findings = [
-        found
-        for data, value in zip(("cifar10", "fashion-mnist", "hmnist"), at_512)
-        for found in rates(f"table-4/cnn/{data}/512", PUBLISHED, value)
-    ]
-    assert verdict_on(findings, "Large batches").verdict == verdict
-
-
-@pytest.mark.parametrize(("starved", "verdict"), [(0.88, "holds"), (0.7, "refuted"), (0.85, "not shown")])
-@pytest.mark.parametrize(
-    ("head", "claim"), [("table-5/0.01", "The number of aux"), ("table-7/1", "Knowing one")]
-)
-def test_starved_attackers_are_judged_by_how_much_the_rate_falls(head, claim, starved, verdict):
-    findings = []
-    for batch in (16, 64):
-        findings += rates(f"table-5/1/{batch}", PUBLISHED, 0.9) + rates(f"{head}/{batch}", PUBLISHED, starved)
-    found = verdict_on(findings, claim)
-    assert found.verdict == verdict
-    assert f"{0.9 - starved:+.3f}" in found.reason
-
-
-@pytest.mark.parametrize(
-    ("flags", "verdict"), [([1.0] * 8, "refuted"), ([0.0] * 8, "holds"), ([1.0, 0.0], "not shown")]
-)
-def test_stealth_is_judged_by_what_a_client_flags(flags, verdict):
-    findings = [row(f"table-3/scale-mia/{k}", PUBLISHED, "vet-alarm", flag) for k, flag in enumerate(flags)]
-    findings += [row(f"table-3/robbing-the-fed/{k}", "robbing-the-fed", "vet-alarm", 1.0) for k in range(8)]
-    assert verdict_on(findings, "Scale-MIA is stealthier").verdict == verdict
-
-
-@pytest.mark.parametrize(("rate", "verdict"), [(0.6, "holds"), (0.011, "refuted"), (0.05, "not shown")])
-def test_privacy_is_judged_at_the_usual_noise(rate, verdict):
-    findings = rates("dp/0", PUBLISHED, 0.9) + rates("dp/1", PUBLISHED, 0.01) + rates("dp/1", "quiet", rate)
-    found = verdict_on(findings, "Differential privacy")
-    assert found.verdict == verdict
-    assert ("works without noise only" in found.reason) == (verdict != "holds")
-
-
-@pytest.mark.parametrize(("peeled", "verdict"), [(0.98, "refuted"), (0.6, "holds"), (0.635, "not shown")])
-def test_collisions_are_judged_where_a_third_of_the_samples_collide(peeled, verdict):
-    findings = []
-    for batch, alone in ((64, 0.94), (512, 0.607)):
-        cell = f"table-4/cnn/cifar10/{batch}"
-        findings += rates(cell, PUBLISHED, 0.61, 0.02) + rates(cell, PEELED, peeled, 0.02)
-        findings.append(row(cell, None, BOUND, alone))
-    found = verdict_on(findings, "Samples that meet")
-    assert found.verdict == verdict
-    assert "at 512" in found.reason
-
-
-def made_up(scale):
-    """Findings for every cell of a scale, all metrics that its tables show."""
-    for cell in ScaleMIAStudy().cells(scale):
-        kind, *rest = cell.name.split("/")
-        if kind == "figure-6":
-            for law, name in itertools.product((SEEN, *LAWS), (*bins(), DISTANCE)):
-                yield row(cell.name, law, name, 0.1)
-            continue
-        yield row(cell.name, None, BOUND, 0.6)
-        specs = [rest[0]] if kind == "table-3" else [PUBLISHED, PEELED]
-        for spec in specs:
-            yield from rates(cell.name, spec, 0.61)
-            for metric in (
-                "psnr-of-recovered",
-                "psnr-of-returned",
-                "ssim",
-                "offline-seconds",
-                "online-seconds",
-            ):
-                yield row(cell.name, spec, metric, 25.0)
-            for low, high in itertools.pairwise(EDGES):
-                yield row(cell.name, spec, psnr_bin(low, high), 0.1)
-            yield row(cell.name, spec, "vet-alarm", 1.0)
-
-
-def shown(findings, folder):
-    """The page of the study as the report reads it, checked on the way."""
-    own = ScaleMIAStudy().present(findings)
-    write_json(folder / "results.json", [finding.row() for finding in findings])
-    write_json(
-        folder / "study.json",
-        {
-            "tables": [table.model_dump() for table in own.tables],
-            "charts": [chart.model_dump() for chart in own.charts],
-        },
-    )
-    write_json(folder / "curves.json", {"gallery": [exhibit.model_dump() for exhibit in own.gallery]})
-    return read_run(folder)
-
-
-@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
-def test_tables_charts_and_pictures_fit_the_page_at_every_scale(scale, tmp_path):
-    run = shown(list(made_up(scale)), tmp_path)
-    names = {table.name for table in run.study.tables}
-    assert {"table-3", "table-4-rate", "table-4-psnr", "table-5", "table-6", "table-7", "table-8"} <= names
-    assert {"collisions", "dp", "quantisation", "local-steps", "laws", "fits", "vetting"} <= names
-    charts = {chart.name for chart in run.study.charts}
-    assert {"figure-5", "collisions", "dp", "quantisation"} <= charts
-    pictured = [own.target.network for own in SCALES[scale].rows if 64 in own.batches]
-    assert len(run.curves.gallery) == len(pictured) + pictured.count(pictured[0])
-
-
-def test_printed_and_measured_stand_side_by_side_and_rivals_to_come_say_so(tmp_path):
-    tables = {table.name: table for table in shown(list(made_up("laptop")), tmp_path).study.tables}
-    rate = tables["table-4-rate"]
-    assert rate.columns == ("network (k)", "data", "64", "128", "256", "512", "1024")
-    lines = {line[:2]: line[2:] for line in rate.rows}
-    assert len(lines) == 15
-    assert lines["cnn (1024)", "cifar10"][4].startswith("0.495 / 0.610 [")
-    assert lines["vit (512)", "hmnist"][4] == "\N{EN DASH}"
-    rivals = {line[:2]: line[2:] for line in tables["table-3"].rows}
-    assert rivals["Inverting Gradients", "seconds"][1] == "81.213 / not yet"
-    assert rivals["Inverting Gradients", "seconds"][5] == "\N{EN DASH}"
-    assert rivals["Fishing", "PSNR of the returned (dB)"][0].startswith("19.2 / 25.0")
-    assert dict(zip(tables["table-5"].columns, tables["table-5"].rows[0]))["0.01"].startswith("0.981 / 0.61")
-    assert dict(zip(tables["table-7"].columns, tables["table-7"].rows[0]))["10"].startswith("0.983 / 0.61")
-
-
-def test_a_part_of_the_study_shows_what_it_has(tmp_path):
-    part = [found for found in made_up("smoke") if found.cell.startswith("dp/")]
-    run = shown(part, tmp_path)
-    assert [table.name for table in run.study.tables] == ["dp", "vetting"]
-    assert [chart.name for chart in run.study.charts] == ["dp"]
 
 
 def test_all_networks_data_sets_and_batches_of_table_4_are_cells_at_laptop_scale():

@@ -1,6 +1,5 @@
 """Crafted models are told from honest ones, whatever they are disguised as."""
 
-import json
 import time
 from copy import deepcopy
 
@@ -8,19 +7,19 @@ import pytest
 import torch
 from conftest import make_images, make_model, make_plain_model, make_split
 from received_models import (
+    SHAPE,
     class_fishing,
     disguised,
     eluding,
     feature_fishing,
     loki,
     natural_images,
+    network,
     pruned,
     robbing,
     saturated_head,
     scale_mia,
 )
-from safetensors.torch import save_file
-from test_cli import run
 from torch import nn
 
 from glasshouse import BadInput, vet
@@ -31,19 +30,10 @@ from glasshouse.federation.federation import Federation, Plan
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
-from glasshouse.models import MODELS, build
-from glasshouse.vetting.behaviour import isolated, lone_row, silent_labels
+from glasshouse.models import MODELS
 from glasshouse.vetting.digest import digest
-from glasshouse.vetting.probing import noise, probe
-from glasshouse.vetting.signs import parallel_rows
 
-SHAPE = (1, 16, 16)
 LIGHT = ["mlp", "lenet", "m1", "stdcnn", "c1", "cnn"]
-
-
-def network(name, seed=0, classes=10, shape=SHAPE):
-    torch.manual_seed(seed)
-    return build(name, shape, classes)
 
 
 def names(model, shape=SHAPE, **more):
@@ -190,70 +180,6 @@ def test_rows_that_repeat_without_thresholds_of_their_own_do_not_alarm():
     assert [sign.name for sign in vetting.signs] == ["constant-block"]
 
 
-def test_samples_are_isolated_by_rows_that_differ_by_one_of_them():
-    active = torch.ones(16, 16).triu().bool()  # row l sums the samples 0 .. l
-    weights = torch.rand(16, 1) + 0.5
-    feature = -torch.arange(16.0)[:, None].expand(16, 16)
-    assert isolated(active * weights, feature) == set(range(4, 12))
-    scales = torch.linspace(0.1, 10, 16)
-    assert isolated(active * weights * scales, feature * scales) == set(range(4, 12))
-    torch.manual_seed(0)
-    assert isolated(active * torch.randn(16, 16), feature) == set()  # no common proportions
-    assert isolated(active * weights, feature + 9 * torch.randn(16, 16)) == set()  # not one quantity
-    subsets = (torch.rand(64, 500) < 0.5) * torch.rand(64, 1)
-    assert isolated(subsets, torch.rand(64, 1).expand(64, 500)) == set()  # not nested
-
-
-def test_silent_labels_agree_with_gradients_by_autograd():
-    torch.manual_seed(0)
-    weight, features = torch.randn(5, 7), torch.randn(3, 7)
-    weight[1:] *= 0
-    bias = torch.tensor([0.0, 9, 9, 9, 9])
-    probabilities = (features @ weight.T + bias).double().softmax(1)
-    norms = torch.empty(3, 5)
-    for label in range(5):
-        x = features.clone().requires_grad_()
-        loss = nn.functional.cross_entropy(x @ weight.T + bias, torch.full((3,), label), reduction="sum")
-        norms[:, label] = torch.autograd.grad(loss, x)[0].norm(dim=1)
-    expected = (norms < 1e-3 * norms.max()).sum(1)
-    assert torch.equal(silent_labels(weight, probabilities), expected)
-
-
-def test_a_lone_row_differs_from_all_others():
-    weight = torch.zeros(6, 4)
-    weight[2] = torch.tensor([0.1, -0.3, 2, 0])
-    assert lone_row(weight) == lone_row(weight + 5) == 2
-    assert lone_row(torch.randn(6, 4, generator=torch.Generator().manual_seed(0))) is None
-
-
-def test_parallel_rows_are_found_up_to_sign_and_size():
-    torch.manual_seed(0)
-    rows = torch.randn(100, 40)
-    rows[20:40] = rows[20] * torch.randn(20, 1)
-    assert parallel_rows(rows).tolist() == list(range(20, 40))
-    assert len(parallel_rows(torch.randn(500, 3))) == 0  # in three dimensions many are parallel by chance
-
-
-def test_noise_has_all_shades_and_stays_in_the_box():
-    images = noise(64, (3, 12, 10), torch.Generator().manual_seed(0))
-    assert images.shape == (64, 3, 12, 10)
-    assert 0 <= images.min() < images.max() <= 1
-    means = images.mean((1, 2, 3))
-    assert means.min() < 0.2
-    assert means.max() > 0.6
-
-
-def test_the_probe_sees_the_gradient_of_the_loss():
-    model = make_plain_model()
-    seen = probe(model, (1, 8, 8), seed=3)
-    rng = torch.Generator().manual_seed(3)
-    images = noise(64, (1, 8, 8), rng)
-    labels = torch.randint(4, (64,), generator=rng)
-    nn.functional.cross_entropy(model(images), labels, reduction="sum").backward()
-    assert torch.allclose(seen.signals["1"].sum(0), model[1].bias.grad, atol=1e-5)
-    assert torch.allclose(seen.signals["1"].T @ images.flatten(1), model[1].weight.grad, atol=1e-4)
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_the_model_is_left_as_it_was(training):
     model = make_model().train(training)
@@ -360,62 +286,3 @@ def test_vetting_takes_under_a_second_on_the_largest_networks():
         began = time.process_time()
         vet(model, (3, 32, 32))
         assert (time.process_time() - began) / torch.get_num_threads() < 2  # half the speed is left to others
-
-
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    save_file(network("lenet").state_dict(), "honest.safetensors")
-    save_file(eluding(network("lenet")).state_dict(), "dead.safetensors")
-    return lambda *words: run(monkeypatch, capsys, "vet", *words)
-
-
-def test_the_command_says_clean_with_exit_code_0(command):
-    code, out, _ = command("honest.safetensors", "--model", "lenet", "--shape", "1x16x16")
-    assert code == 0
-    assert out.startswith("clean")
-    assert digest(network("lenet")) in out
-
-
-def test_the_command_says_crafted_and_why_with_exit_code_1(command):
-    code, out, _ = command("dead.safetensors", "--model", "lenet", "--shape", "1x16x16", "--json")
-    assert code == 1
-    verdict = json.loads(out)
-    assert verdict["crafted"]
-    assert {"name", "layer", "why", "alarming"} == verdict["signs"][0].keys()
-    code, out, _ = command("dead.safetensors", "--model", "lenet", "--shape", "1x16x16")
-    assert code == 1
-    assert out.startswith("CRAFTED")
-    assert "dead-layer in 7" in out
-
-
-def test_weights_in_a_file_that_are_not_numbers_are_a_verdict(command):
-    broken = network("lenet").state_dict()
-    broken["0.weight"] = broken["0.weight"] * torch.nan
-    save_file(broken, "broken.safetensors")
-    code, out, _ = command("broken.safetensors", "--model", "lenet", "--shape", "1x16x16")
-    assert code == 1
-    assert "not-finite in 0.weight" in out
-
-
-def test_the_command_compares_with_predecessors_and_peers(command):
-    words = ("honest.safetensors", "--model", "lenet", "--shape", "1x16x16", "--classes", "10")
-    assert command(*words, "--before", "honest.safetensors")[0] == 0
-    code, out, _ = command(*words, "--peer-digest", "0" * 64)
-    assert code == 1
-    assert "inconsistent" in out
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "either --data or --shape"),
-        (("--shape", "16x16"), "like 1x28x28"),
-        (("--data", "digits"), "has shape"),
-        (("--shape", "1x16x16", "--peer-digest", "x"), "64 digits"),
-    ],
-)
-def test_the_command_names_bad_input_with_exit_code_2(command, words, message):
-    code, _, error = command("honest.safetensors", "--model", "lenet", *words)
-    assert code == 2
-    assert message in error

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 import torch.nn.functional as F
@@ -21,13 +20,12 @@ from torch import Tensor, nn
 
 from glasshouse.access import ServerAccess
 from glasshouse.attacks.attack import CannotRun
-from glasshouse.attacks.crafted.leakage import Law, bin_sums, quotients, thresholds
+from glasshouse.attacks.crafted.leakage import Law, bin_sums, check_law, quotients, thresholds
 from glasshouse.attacks.crafted.sorting import signs
 from glasshouse.attacks.inversion.updates import mean_decay
 from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.attacks.options import check_whole
 from glasshouse.data.images import Images
-from glasshouse.errors import BadInput
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
 
@@ -115,8 +113,7 @@ class Imprint:
 def check_bins(attack: str, bins: int, law: str) -> None:
     """Refuse options that make no imprint layer."""
     check_whole(attack, "bins", bins, 2, 65536)
-    if law not in get_args(Law):
-        raise BadInput(f"{attack} law = {law!r} is unknown; choose one of {', '.join(get_args(Law))}")
+    check_law(attack, law)
 
 
 def may_rebuild(access: ServerAccess) -> Callable[[nn.Module], ServerAccess]:

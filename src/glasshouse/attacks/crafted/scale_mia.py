@@ -17,7 +17,7 @@ from glasshouse.access import BlindServerAccess
 from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
 from glasshouse.attacks.crafted.crafting import craft
 from glasshouse.attacks.crafted.cut import find_cut
-from glasshouse.attacks.crafted.leakage import Law
+from glasshouse.attacks.crafted.leakage import Law, check_law
 from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_rounds
 from glasshouse.attacks.crafted.quieting import quieted
 from glasshouse.attacks.crafted.reading import Crafted, one_step
@@ -66,8 +66,7 @@ class ScaleMIA(Attack):
             check_whole("scale-mia", key, getattr(self, key), least, most)
         if not 0 < self.lr < 1:
             raise BadInput(f"scale-mia lr = {self.lr} is out of range; it must lie in (0, 1)")
-        if self.law not in Law.__args__:  # type: ignore[attr-defined]
-            raise BadInput(f"scale-mia law = {self.law!r} is unknown; use normal, laplace or empirical")
+        check_law("scale-mia", self.law)
         if self.norm is not None and not self.norm > 0:
             raise BadInput(f"scale-mia norm = {self.norm} is out of range; it must be above 0")
 

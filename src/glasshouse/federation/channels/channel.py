@@ -26,9 +26,9 @@ class Channel(ABC):
         """
 
     @property
+    @abstractmethod
     def described(self) -> str:
         """What a finding says of the channel that its evidence came through."""
-        raise NotImplementedError
 
 
 class Plain(Channel):

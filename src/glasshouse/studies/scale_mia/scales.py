@@ -37,14 +37,14 @@ class Scale:
     rows: tuple[Row, ...]
     rivals: Rivals
     starved: tuple[Target, ...]
-    starved_batches: tuple[int, ...]
     usual: Target
-    batch: int
-    collisions: tuple[int, ...]
-    noises: tuple[str, ...]
-    bits: tuple[int, ...]
-    minibatch: int
     samples: int
+    starved_batches: tuple[int, ...] = STARVED_BATCHES
+    batch: int = 256
+    collisions: tuple[int, ...] = (64, 128, 256, 512, 650, 800, 1024)
+    noises: tuple[str, ...] = ("0", "1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1")
+    bits: tuple[int, ...] = (8, 10, 12, 14, 16, 18, 22)
+    minibatch: int = 8
     rounds: int = 16
 
 
@@ -70,9 +70,6 @@ LAPTOP_SCHOOLING = {
 LAPTOP_SAMPLES = {"alexnet": 256, "resnet": 256, "vit": 128, "vgg": 128}
 """Large networks see fewer samples, since masking their updates takes seconds."""
 
-NOISES = ("0", "1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1")
-BEYOND = (64, 128, 256, 512, 650, 800, 1024)
-
 
 def _laptop() -> Scale:
     rows = [_row("cnn", data, LONG, 1024) for data in DATA]
@@ -86,13 +83,7 @@ def _laptop() -> Scale:
         rows=tuple(rows),
         rivals=Rivals(rivals, (("scale-mia", 8), ("robbing-the-fed", 4), ("fishing", 1))),
         starved=_starved("cnn", "cifar10", SHORT),
-        starved_batches=STARVED_BATCHES,
         usual=rows[0].target,
-        batch=256,
-        collisions=BEYOND,
-        noises=NOISES,
-        bits=(8, 10, 12, 14, 16, 18, 22),
-        minibatch=8,
         samples=1024,
     )
 
@@ -112,13 +103,7 @@ def _paper() -> Scale:
         rows=tuple(rows),
         rivals=Rivals(Target("resnet", "cifar10", other), attacks),
         starved=_starved("alexnet", "cifar10", other),
-        starved_batches=STARVED_BATCHES,
         usual=rows[0].target,
-        batch=256,
-        collisions=BEYOND,
-        noises=NOISES,
-        bits=(8, 10, 12, 14, 16, 18, 22),
-        minibatch=8,
         samples=5120,
         rounds=80,
     )

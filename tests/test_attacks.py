@@ -241,9 +241,9 @@ def test_examples_that_move_too_far_or_are_no_images_are_not_scored():
     images = make_images(4)
     truth = truth_about(images, model=make_model().eval())
     with pytest.raises(CannotRun, match=r"more than its eps = 0\.01"):
-        score(AdversarialExamples((images.x + 0.5).clamp(0, 1), 0.01), truth)
+        score(AdversarialExamples((images.x + 0.5).clamp(0, 1)[None], (0.01,)), truth)
     with pytest.raises(CannotRun, match=r"in \[0, 1\]"):
-        score(AdversarialExamples(images.x - 5, 10.0), truth)
+        score(AdversarialExamples(images.x[None] - 5, (10.0,)), truth)
 
 
 def test_a_guess_that_happens_to_be_exact_counts_as_chance():

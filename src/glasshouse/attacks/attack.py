@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor
 from glasshouse.access import Access
 from glasshouse.data.images import Images
 from glasshouse.federation.shadows import Shadows
+
+Norm = Literal["linf", "l2"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +81,18 @@ class LabelCounts:
 
 @dataclass(frozen=True, eq=False)
 class AdversarialExamples:
-    """Perturbed candidates, shape (N, C, H, W), within `eps` of the originals in every pixel."""
+    """Perturbed candidates for each of E limits `eps`, ascending: `x` has shape (E, N, C, H, W).
+
+    They lie within their limit of the originals: in every pixel where `norm` is "linf", over all pixels
+    together where it is "l2". `signs` say, in words, why the model may hide its gradients rather than be
+    robust; `hidden`, shape (N,), marks the images that fell only to attacks without gradients, if any ran.
+    """
 
     x: Tensor
-    eps: float
+    eps: tuple[float, ...]
+    norm: Norm = "linf"
+    signs: tuple[str, ...] = ()
+    hidden: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,14 +32,14 @@ def pictures(evidence: Any, truth: Truth, folder: Path, stem: str) -> list[dict[
 def _(evidence: AdversarialExamples, truth: Truth, folder: Path, stem: str) -> list[dict[str, Any]]:
     """The first images that the model is fooled on."""
     x, y = truth.candidates.x, truth.candidates.y
-    before, after = (predict(truth.model, images).argmax(1) for images in (x, evidence.x))
+    before, after = (predict(truth.model, images).argmax(1) for images in (x, evidence.x[-1]))
     fooled = ((before == y) & (after != y)).nonzero().flatten()[:SHOWN].tolist()
     names = truth.candidates.names or tuple(map(str, range(truth.candidates.classes)))
     entries = []
     for position in fooled:
-        paths = _saved(x[position], evidence.x[position], folder, f"{stem}-{position}")
+        paths = _saved(x[position], evidence.x[-1, position], folder, f"{stem}-{position}")
         told = f"{names[int(before[position])]} becomes {names[int(after[position])]}"
-        entries.append({"caption": told, "note": f"each pixel moved by at most {evidence.eps:g}"} | paths)
+        entries.append({"caption": told, "note": f"each pixel moved by at most {evidence.eps[-1]:g}"} | paths)
     return entries
 
 

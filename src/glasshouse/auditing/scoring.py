@@ -99,9 +99,9 @@ def _(evidence: AdversarialExamples, truth: Truth) -> list[Score]:
     x, y = truth.candidates.x, truth.candidates.y
     _check_bounds(evidence, x)
     signs = torch.randint(0, 2, x.shape, generator=truth.rng) * 2 - 1
-    shaken = (x + evidence.eps * signs).clamp(0, 1)
+    shaken = (x + evidence.eps[-1] * signs).clamp(0, 1)
     clean, noisy, attacked = (
-        predict(truth.model, images).argmax(1) == y for images in (x, shaken, evidence.x)
+        predict(truth.model, images).argmax(1) == y for images in (x, shaken, evidence.x[-1])
     )
     return [
         Score("robust-accuracy", _share(attacked), noisy.double().mean().item()),
@@ -153,11 +153,12 @@ def _psnr_of_recovered(psnr: np.ndarray, note: str | None) -> Estimate:
 
 def _check_bounds(evidence: AdversarialExamples, x: torch.Tensor) -> None:
     """Refuse examples that no image could be, or that move further than they say."""
-    if evidence.x.shape != x.shape or not ((evidence.x >= 0) & (evidence.x <= 1)).all():
+    if evidence.x.shape != (len(evidence.eps), *x.shape) or not ((evidence.x >= 0) & (evidence.x <= 1)).all():
         raise CannotRun("the attack returned something other than images of the same shape in [0, 1]")
-    furthest = (evidence.x - x).abs().max().item()
-    if furthest > evidence.eps + 1e-6:
-        raise CannotRun(f"the attack moved a pixel by {furthest:g}, more than its eps = {evidence.eps:g}")
+    for moved, eps in zip(evidence.x - x, evidence.eps):
+        furthest = moved.abs().max().item()
+        if furthest > eps + 1e-6:
+            raise CannotRun(f"the attack moved a pixel by {furthest:g}, more than its eps = {eps:g}")
 
 
 def overlap(counts: np.ndarray, held: np.ndarray) -> float:

@@ -37,4 +37,4 @@ class FGSM(Attack):
             loss = F.cross_entropy(access.logits(x), y, reduction="sum")
             (slope,) = torch.autograd.grad(loss, x)
             moved.append((x.detach() + eps * slope.sign()).clamp(0, 1))
-        return AdversarialExamples(torch.cat(moved), eps)
+        return AdversarialExamples(torch.cat(moved)[None], (eps,))

@@ -15,9 +15,10 @@ from typing import Any
 
 from glasshouse.listing import REGISTRIES
 from glasshouse.report.measure import Measure, by_attack, headline, leaks, ordered_adversaries, pooled
+from glasshouse.report.metrics import metric_words
 from glasshouse.report.run import read_run
 from glasshouse.report.spelling import interval, number, of_hundred
-from glasshouse.report.words import defence_words, metric_words, sentence_words
+from glasshouse.report.words import defence_words, sentence_words
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

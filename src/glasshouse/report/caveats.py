@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from glasshouse.report.measure import Measure, leaks
+from glasshouse.report.metrics import NOT_RUN, metric_words
 from glasshouse.report.run import Run
 from glasshouse.report.spelling import listed
 from glasshouse.report.table import Cell, Column, Table, text_cell
-from glasshouse.report.words import NOT_RUN, VETTING, metric_words
+from glasshouse.report.words import VETTING
 
 FEW = 100  # below this many cases a rate moves by more than a few points from one sample to the next
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from glasshouse.errors import BadInput
 from glasshouse.report.measure import Measure, headline, leaks, ordered_adversaries, pooled, undefended
+from glasshouse.report.metrics import metric_words
 from glasshouse.report.page import facts, render
 from glasshouse.report.run import Run, read_run
 from glasshouse.report.table import Cell, Column, Table, measure_cell, text_cell
-from glasshouse.report.words import Adversary, adversary_words, defence_words, family_words, metric_words
+from glasshouse.report.words import Adversary, adversary_words, defence_words, family_words
 from glasshouse.store import write_text
 
 Key = tuple[str, ...]

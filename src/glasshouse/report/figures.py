@@ -19,12 +19,13 @@ from glasshouse.report.drawing import (
     drawn,
     legend_below,
 )
+from glasshouse.report.metrics import metric_words
 from glasshouse.report.placement import Rectangle, nearest, place
 from glasshouse.report.rocs import RocPanel, area
 from glasshouse.report.run import Roc, TrainingPoint
 from glasshouse.report.spelling import slug
 from glasshouse.report.tradeoff import Point, Tradeoff
-from glasshouse.report.words import defence_words, metric_words
+from glasshouse.report.words import defence_words
 
 Ends = tuple[tuple[float, float], tuple[float, float]]
 

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glasshouse.findings import Finding
+from glasshouse.report.metrics import NOT_RUN, metric_words
 from glasshouse.report.spelling import interval, number, of_hundred
 from glasshouse.report.words import (
     ADVERSARIES,
-    NOT_RUN,
     adversary_words,
     family_words,
-    metric_words,
     sentence_words,
 )
 

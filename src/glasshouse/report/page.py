@@ -16,6 +16,7 @@ from glasshouse.report.answers import Card, cards, noticed, overall
 from glasshouse.report.caveats import assumptions_table, caveats
 from glasshouse.report.drawing import Drawings
 from glasshouse.report.measure import Measure, pooled
+from glasshouse.report.metrics import metric_words
 from glasshouse.report.panels import (
     chart_panels,
     risk_panels,
@@ -88,6 +89,7 @@ def render(template: str, **content: Any) -> str:
     environment.globals.update(
         scale=lambda span: Scale(*span),
         words=words,
+        metric_words=metric_words,
         noticed=noticed,
         style=_asset("page.css"),
         script=_asset("page.js"),

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from glasshouse.report.measure import Measure
+from glasshouse.report.metrics import metric_words
 from glasshouse.report.run import Layout, Run
 from glasshouse.report.spelling import interval, slug
 from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
-from glasshouse.report.words import defence_words, metric_words
+from glasshouse.report.words import defence_words
 
 WITHIN = "within the interval"
 OUTSIDE = "printed number outside the interval"

@@ -1,0 +1,173 @@
+"""The table that turns metrics into plain words.
+
+A new metric is one entry here; what is not listed is shown under its own name.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Direction = Literal["high", "low", "none"]
+NOT_RUN = "not-applicable"  # the metric of an attack that could not run
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How to speak of a metric.
+
+    `says` completes a sentence whose subject is the adversary, `blind` the one about a blind guess;
+    {value} and {chance} become "57 of 100" where the scale is 0 to 1, {raw} is the number itself.
+    `leaks` says which end of the scale is good for the adversary; "none" for numbers that are no leak.
+    A `detail` says again, or more finely, what another metric of the same attack says: it stands in the
+    table of findings and leads an answer only where nothing else shows a leak.
+    """
+
+    label: str
+    says: str
+    blind: str = "a blind guess would score {chance}"
+    leaks: Direction = "high"
+    span: tuple[float, float] | None = (0.0, 1.0)
+    unit: str = ""
+    detail: bool = False
+
+
+def _lopsided(members: int) -> Metric:
+    """Accuracy among `members` members for each non-member, as some papers report it."""
+    return Metric(
+        f"accuracy at {members}:1",
+        f"is right in {{value}} cases where {members} of {members + 1} records are members",
+        "always saying member would be right in {chance}",
+        detail=True,
+    )
+
+
+def _seconds(phase: str, says: str) -> Metric:
+    """How long a phase of an attack takes."""
+    return Metric(phase, says, leaks="none", span=None, unit="s")
+
+
+METRICS = {
+    NOT_RUN: Metric("no result", "could not run", span=None),
+    "test-accuracy": Metric("test accuracy", "gets {value} right", leaks="none"),
+    "train-accuracy": Metric("training accuracy", "gets {value} of its training records right", leaks="none"),
+    "train-test-gap": Metric(
+        "gap between training and test accuracy",
+        "does better on its training records than on others, by {raw}",
+        leaks="none",
+        span=None,
+    ),
+    "auc": Metric(
+        "AUC",
+        "sees one record used for training and one that was not, and picks the right one in {value} cases",
+        "a coin would get {chance}",
+    ),
+    "balanced-accuracy": Metric(
+        "balanced accuracy",
+        "tells members from non-members in {value} cases",
+        "a coin would get {chance}",
+    ),
+    "tpr-at-1%-fpr": Metric(
+        "TPR at 1% FPR",
+        "points out {value} training records while wrongly accusing 1 of 100 others",
+        "a blind guess would point out {chance}",
+    ),
+    "tpr-at-0.1%-fpr": Metric(
+        "TPR at 0.1% FPR",
+        "points out {value} training records while wrongly accusing 1 of 1000 others",
+        "a blind guess would point out {chance}",
+        detail=True,
+    ),
+    "tpr-at-0.01%-fpr": Metric(
+        "TPR at 0.01% FPR",
+        "points out {value} training records while wrongly accusing 1 of 10000 others",
+        "a blind guess would point out {chance}",
+        detail=True,
+    ),
+    "advantage": Metric(
+        "advantage (TPR \N{MINUS SIGN} FPR)",
+        "accuses members more often than others, by a rate of {raw}",
+        "a blind guess would accuse both alike ({chance})",
+        span=None,
+        detail=True,
+    ),
+    "accuracy-at-5:1": _lopsided(5),
+    "accuracy-at-6:1": _lopsided(6),
+    "null-auc": Metric(
+        "AUC of plain averaging", "averages each batch and reaches an AUC of {raw}", leaks="none"
+    ),
+    "auc-over-set-loss": Metric(
+        "AUC above that of the mean loss",
+        "gains {raw} over the mean loss of the batch",
+        leaks="none",
+        span=None,
+    ),
+    "permutation-p": Metric(
+        "p-value of the AUC", "is reached by shuffled truth with a probability of {raw}", leaks="none"
+    ),
+    "epsilon": Metric(
+        "epsilon, lower bound",
+        "shows, with 95% confidence, that training spends an epsilon of at least {raw}",
+        "an attack that learns nothing shows {chance}",
+        span=None,
+    ),
+    "source-accuracy": Metric(
+        "source accuracy",
+        "names the client that held a training record, rightly in {value} cases",
+        "always naming the largest client would be right in {chance}",
+    ),
+    "label-overlap": Metric(
+        "label overlap",
+        "counts {value} of the clients' labels right",
+        "guessing all classes equally often would get {chance}",
+    ),
+    "exact-counts": Metric(
+        "exact counts",
+        "knows exactly how many images of every class a client holds, for {value} clients",
+        "a blind guess would know it for {chance}",
+    ),
+    "robust-accuracy": Metric(
+        "robust accuracy",
+        "changes test images within a set limit, and the model then gets {value} right",
+        "random noise of the same size leaves {chance}",
+        leaks="low",
+    ),
+    "clean-accuracy": Metric("clean accuracy", "leaves {value} right without an attack", leaks="none"),
+    "recovery-rate": Metric(
+        "recovery rate",
+        "rebuilds {value} training images closely enough to count (18 dB or more)",
+        "the most similar image it had before would do for {chance}",
+    ),
+    "near-exact-rate": Metric(
+        "near-exact rate",
+        "rebuilds {value} training images almost exactly (30 dB or more)",
+        "the most similar image it had before would do for {chance}",
+    ),
+    "psnr": Metric(
+        "PSNR",
+        "comes as near to the training images as a mean signal-to-noise ratio of {raw}",
+        "the most similar images it had before reach {chance}",
+        span=None,
+        unit="dB",
+    ),
+    "ssim": Metric(
+        "SSIM",
+        "returns images with a mean structural similarity of {raw} to the training images",
+        "the most similar images it had before reach {chance}",
+        span=None,
+        detail=True,
+    ),
+    "psnr-of-recovered": Metric(
+        "PSNR of recovered", "rebuilds those with {raw}", leaks="none", span=None, unit="dB"
+    ),
+    "psnr-of-returned": Metric("PSNR of returned", "returns {raw}", leaks="none", span=None, unit="dB"),
+    "offline-seconds": _seconds("preparation", "prepares the attack in {raw}"),
+    "online-seconds": _seconds("reconstruction", "rebuilds the images in {raw}"),
+    "vet-alarm": Metric(
+        "flagged by vet", "sends models of which a vetting client flags {value}", leaks="none"
+    ),
+}
+
+
+def metric_words(name: str) -> Metric:
+    """The entry of a metric, or one made from its name: higher leaks more, scale unknown."""
+    known = METRICS.get(name)
+    return known or Metric(name, f"scores {{raw}} on {name}", span=None)

@@ -15,6 +15,7 @@ DEFENCES = Registry(
         "laplacian-noise": "glasshouse.defences.perturbation:LaplacianNoise",
         "pruning": "glasshouse.defences.perturbation:Pruning",
         "clipping": "glasshouse.defences.perturbation:Clipping",
+        "adversarial-training": "glasshouse.defences.hardening:AdversarialTraining",
         "vet": "glasshouse.defences.vet:Vet",
         "differential-privacy": "glasshouse.defences.privacy:DifferentialPrivacy",
     },

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from glasshouse.learning.fit import Transform
+from glasshouse.learning.fit import Hardening, Transform
 from glasshouse.learning.layout import Layout
 
 
 class Defence:
-    """Up to four hooks, each of which changes nothing unless overridden."""
+    """Up to five hooks, each of which changes nothing unless overridden."""
 
     def on_receive(self, model: nn.Module, shape: tuple[int, int, int]) -> str | None:
         """Why a client refuses to train the model it received, for images of `shape`; null if it does not."""
@@ -18,6 +18,10 @@ class Defence:
 
     def on_batch(self, x: Tensor, rng: torch.Generator) -> Tensor:
         """Change a client's training batch, shape (B, C, H, W)."""
+        return x
+
+    def harden(self, model: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
+        """Change a training batch in the light of the model that is being trained, here in eval mode."""
         return x
 
     def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
@@ -44,6 +48,11 @@ class Stack(Defence):
             x = defence.on_batch(x, rng)
         return x
 
+    def harden(self, model: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
+        for defence in self.defences:
+            x = defence.harden(model, x, y, rng)
+        return x
+
     def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
         for defence in self.defences:
             delta = defence.on_update(delta, layout, rng)
@@ -63,3 +72,8 @@ class Stack(Defence):
         """The transformation of training batches, or nothing where no defence has one."""
         touched = any(type(defence).on_batch is not Defence.on_batch for defence in self.defences)
         return self.on_batch if touched else None
+
+    def hardening(self) -> Hardening | None:
+        """What makes training batches harder, or nothing where no defence does."""
+        touched = any(type(defence).harden is not Defence.harden for defence in self.defences)
+        return self.harden if touched else None

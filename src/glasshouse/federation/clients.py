@@ -110,6 +110,7 @@ def _updates(
             derive(seed, "client", client),
             objective=objective,
             on_batch=devices.defences.batch_transform(),
+            harden=devices.defences.hardening(),
         )
         if len(devices.local_test):
             accuracies.append(accuracy(devices.model, pool[devices.local_test]))

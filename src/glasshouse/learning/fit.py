@@ -20,6 +20,9 @@ Objective = Callable[[nn.Module, Tensor, Tensor], Tensor]
 Transform = Callable[[Tensor, torch.Generator], Tensor]
 """What happens to each training batch: (x, rng) -> x."""
 
+Hardening = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
+"""What happens to each batch before the model sees it: (model in eval mode, x, y, rng) -> x."""
+
 
 def fit(
     model: nn.Module,
@@ -30,6 +33,7 @@ def fit(
     *,
     objective: Objective | None = None,
     on_batch: Transform | None = None,
+    harden: Hardening | None = None,
 ) -> Tensor:
     """Train from the state `start`, shape (P,), and return the state reached, shape (P,).
 
@@ -47,7 +51,10 @@ def fit(
             x, y = channels_last(images.x[batch]), images.y[batch]
             if on_batch is not None:
                 x = on_batch(x, rng)
-            loss = F.cross_entropy(_forward(model, x), y)
+            if harden is not None:
+                x = harden(model.eval(), x, y, rng)
+                model.train()
+            loss = F.cross_entropy(_forward(model, x, recipe), y)
             if objective is not None:
                 loss = loss + objective(model, x, y)
             optimiser.zero_grad()
@@ -60,9 +67,10 @@ def fit(
     return read_vector(model)
 
 
-def _forward(model: nn.Module, x: Tensor) -> Tensor:
+def _forward(model: nn.Module, x: Tensor, recipe: Recipe) -> Tensor:
     try:
-        logits: Tensor = model(x)
+        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.precision == "bfloat16"):
+            logits: Tensor = model(x)
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
@@ -70,7 +78,7 @@ def _forward(model: nn.Module, x: Tensor) -> Tensor:
             f"batch norm cannot be trained on a batch of {len(x)} image; "
             "use a batch_size of at least 2 and give every client at least 2 images"
         ) from error
-    return logits
+    return logits.float() if logits.dtype == torch.bfloat16 else logits
 
 
 def batches(samples: int, recipe: Recipe, rng: np.random.Generator) -> Iterator[Tensor]:

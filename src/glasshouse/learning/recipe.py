@@ -10,14 +10,18 @@ from torch import Tensor
 
 from glasshouse.errors import BadInput
 
+HALVED_AFTER = 5
+"""Epochs after which the schedule "halving" halves the learning rate."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How a model is trained on one data set.
 
     `batch_size` 0 means all data at once; a last batch of one image, with which batch norm could not be
-    trained, joins the batch before it. `schedule` anneals the learning rate over the run: "constant", or
-    "cosine" down to zero.
+    trained, joins the batch before it. `schedule` anneals the learning rate over the run: "constant",
+    "cosine" down to zero, or "halving" every 5 epochs. With the `precision` "bfloat16" the forward and
+    backward passes round to it, which is faster on some CPUs; parameters and their steps stay in float32.
     """
 
     epochs: int = 1
@@ -26,7 +30,8 @@ class Recipe:
     lr: float = 0.05
     momentum: float = 0.0
     weight_decay: float = 0.0
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: Literal["constant", "cosine", "halving"] = "constant"
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
         _require("epochs", self.epochs, self.epochs >= 1, "at least 1")
@@ -62,6 +67,8 @@ class Recipe:
         """The learning rate of step `step` out of `total`."""
         if self.schedule == "cosine":
             return self.lr * 0.5 * (1 + math.cos(math.pi * step / total))
+        if self.schedule == "halving":
+            return self.lr * 0.5 ** (step * self.epochs // total // HALVED_AFTER)
         return self.lr
 
 

@@ -1,0 +1,32 @@
+"""Adversarial training (Madry et al. 2018): train on the images that an attack makes of the batch."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glasshouse.attacks.evasion.ascent import ascend
+from glasshouse.attacks.options import check_whole
+from glasshouse.defences.defence import Defence
+from glasshouse.errors import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdversarialTraining(Defence):
+    """Moves each pixel of a training batch by up to `eps`, in `steps` that raise the model's loss.
+
+    Each step is 2.5 `eps` / `steps` long, from a random start. Training takes `steps` + 1 times as long.
+    """
+
+    eps: float = 0.1
+    steps: int = 7
+
+    def __post_init__(self) -> None:
+        if not 0 < self.eps <= 1:
+            raise BadInput(
+                f"adversarial-training eps = {self.eps} is out of range; it must lie above 0 and up to 1"
+            )
+        check_whole("adversarial-training", "steps", self.steps, 1)
+
+    def harden(self, model: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
+        return ascend(model, x, y, eps=self.eps, step=2.5 * self.eps / self.steps, steps=self.steps, rng=rng)

@@ -1,0 +1,33 @@
+"""Batch norm's statistics, counted anew."""
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from glasshouse.data.images import Images
+from glasshouse.learning.cpu import channels_last
+from glasshouse.learning.evaluate import CHUNK
+
+
+def recount_statistics(model: nn.Module, images: Images) -> bool:
+    """Replace the running mean and variance of batch norm by those over `images`; whether there were any.
+
+    Running averages lag behind by tens of steps: after a short training with large batches they still hold
+    much of their start, and the model in eval mode is another one than was trained.
+    """
+    layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    if not layers:
+        return False
+    momenta = [layer.momentum for layer in layers]
+    model.eval()
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # a plain average over all chunks
+        layer.train()
+    with torch.inference_mode():
+        for chunk in images.x.split(CHUNK):
+            model(channels_last(chunk))
+    for layer, momentum in zip(layers, momenta):
+        layer.momentum = momentum
+    model.eval()
+    return True

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from glasshouse.listing import REGISTRIES
-from glasshouse.report.measure import Measure, by_attack, headline, leaks, ordered_adversaries, pooled
+from glasshouse.report.measure import (
+    Measure,
+    by_attack,
+    federated,
+    headline,
+    leaks,
+    ordered_adversaries,
+    pooled,
+)
 from glasshouse.report.metrics import metric_words
 from glasshouse.report.run import read_run
 from glasshouse.report.spelling import interval, number, of_hundred
@@ -100,7 +108,7 @@ def filled(text: str, folder: Path | None = None) -> str:
 
 def _leading(folder: Path) -> list[Measure]:
     """The leading metric of each attack by each adversary under each defence."""
-    measures = [m for m in pooled(read_run(folder).rows) if leaks(m)]
+    measures = [m for m in federated(pooled(read_run(folder).rows)) if leaks(m)]
     lead = {key: headline(group) for key, group in by_attack(measures).items()}
     order = ordered_adversaries(measures)
     chosen = [m for key, group in by_attack(measures).items() for m in group if m.row.metric == lead[key]]

@@ -357,6 +357,67 @@ def a_rebuilt_run(folder: Path) -> Path:
     return folder
 
 
+LIMITS = (0.0, 0.05, 0.1, 0.2)
+EVASIONS = {
+    f"{name}(eps={LIMITS[1:]})": reach for name, reach in (("fgsm", 0.5), ("pgd", 0.8), ("strongest", 1.0))
+}
+ROBUST = (
+    ("central", "none", 1.4),
+    ("fedavg", "none", 1.0),
+    ("fedavg", "pruning(fraction=0.5)", 0.9),
+    ("fedavg", "clipping(norm=1.0)", 1.2),
+)
+
+
+def left_right(attack: str, eps: float, rest: float) -> float:
+    """The accuracy that an attack leaves a model which is `rest` times as robust as the undefended one."""
+    return 0.95 * float(np.exp(-12 * EVASIONS[attack] * eps / rest))
+
+
+def robustness_rows() -> list[dict[str, Any]]:
+    """Three evasion attacks on the central model, the undefended one and those under two defences."""
+    rows = [row for row in audit_rows() if row["family"] != "evasion"]
+    for strategy, defence, rest in ROBUST:
+        there = a_row(family="evasion", adversary="owner", strategy=strategy, defence=defence, n=297)
+        for attack in EVASIONS:
+            there |= {"attack": attack}
+            for metric, eps in (("robust-accuracy", LIMITS[-1]), ("clean-accuracy", 0.0)):
+                value, central = (left_right(attack, eps, model) for model in (rest, ROBUST[0][2]))
+                ends = {"low": max(0.0, value - 0.05), "high": min(1.0, value + 0.05)}
+                ends["chance"] = 0.93 if eps else None
+                rows.append(there | {"metric": metric, "value": value, **ends})
+                if strategy != "central":
+                    apart = value - central
+                    ends = {"low": apart - 0.04, "high": apart + 0.04, "chance": None}
+                    rows.append(there | {"metric": f"{metric}-over-central", "value": apart, **ends})
+        sharp = there | {"family": "curvature", "adversary": None, "attack": None, "metric": "top-eigenvalue"}
+        ends = {"low": 18 / rest, "high": 22 / rest, "chance": None, "n": 400}
+        rows.append(sharp | {"value": 20 / rest, **ends})
+    return rows
+
+
+def robustness_points() -> list[dict[str, Any]]:
+    """The curves that belong to `robustness_rows`."""
+    points = []
+    for strategy, defence, rest in ROBUST:
+        for attack in EVASIONS:
+            there = {"strategy": strategy, "defence": defence, "attack": attack, "adversary": "owner"}
+            for eps in LIMITS:
+                value = left_right(attack, eps, rest)
+                ends = {"low": max(0.0, value - 0.05), "high": min(1.0, value + 0.05)}
+                noise = {"chance": 0.95 - eps / 4, "n": 297}
+                points.append({**there, "norm": "linf", "eps": eps, "value": value, **ends, **noise})
+    return points
+
+
+def a_robust_run(folder: Path) -> Path:
+    """A run that compares a federated model with a central one."""
+    a_run(folder, robustness_rows())
+    curves = json.loads((folder / "curves.json").read_text())
+    (folder / "curves.json").write_text(json.dumps(curves | {"robustness": robustness_points()}))
+    return folder
+
+
 def a_chart(**changes: Any) -> dict[str, Any]:
     """A chart of four batch sizes and eight series, half of them printed."""
     series = []

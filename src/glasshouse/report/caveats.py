@@ -7,7 +7,7 @@ from glasshouse.report.metrics import NOT_RUN, metric_words
 from glasshouse.report.run import Run
 from glasshouse.report.spelling import listed
 from glasshouse.report.table import Cell, Column, Table, text_cell
-from glasshouse.report.words import VETTING
+from glasshouse.report.words import CENTRAL, VETTING
 
 FEW = 100  # below this many cases a rate moves by more than a few points from one sample to the next
 
@@ -63,8 +63,8 @@ def assumptions_table(measures: Sequence[Measure]) -> Table | None:
 def _lag(run: Run) -> str:
     """A warning where the federation learned clearly less than one party with all the data would."""
     rows = [row for row in run.rows if row.metric == "test-accuracy" and row.defence == "none"]
-    central = [row for row in rows if row.strategy == "central" and row.low is not None]
-    federated = [row for row in rows if row.strategy != "central" and row.high is not None]
+    central = [row for row in rows if row.strategy == CENTRAL and row.low is not None]
+    federated = [row for row in rows if row.strategy != CENTRAL and row.high is not None]
     if not any((one.high or 0) < (other.low or 0) for one in federated for other in central):
         return ""
     return (

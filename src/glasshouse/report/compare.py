@@ -6,12 +6,20 @@ from itertools import combinations
 from pathlib import Path
 
 from glasshouse.errors import BadInput
-from glasshouse.report.measure import Measure, headline, leaks, ordered_adversaries, pooled, undefended
+from glasshouse.report.measure import (
+    Measure,
+    federated,
+    headline,
+    leaks,
+    ordered_adversaries,
+    pooled,
+    undefended,
+)
 from glasshouse.report.metrics import metric_words
 from glasshouse.report.page import facts, render
 from glasshouse.report.run import Run, read_run
 from glasshouse.report.table import Cell, Column, Table, measure_cell, text_cell
-from glasshouse.report.words import Adversary, adversary_words, defence_words, family_words
+from glasshouse.report.words import CENTRAL, Adversary, adversary_words, defence_words, family_words
 from glasshouse.store import write_text
 
 Key = tuple[str, ...]
@@ -86,10 +94,8 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
 def _varying_inside(runs: Sequence[Run]) -> list[str]:
     """The keys that tell findings of one run apart, beyond attack, defence and metric."""
     keys = ("source", "cell", "strategy", "data", "model")
-    federated = [[row for row in run.rows if row.strategy != "central"] for run in runs]
-    repeated = [
-        key for key in keys if any(len({getattr(row, key) for row in rows}) > 1 for rows in federated)
-    ]
+    on_trial = [[row for row in run.rows if row.strategy != CENTRAL] for run in runs]
+    repeated = [key for key in keys if any(len({getattr(row, key) for row in rows}) > 1 for rows in on_trial)]
     # A cell names data, model, strategy and defence at once: where these tell findings apart, it need not.
     without = [key for key in repeated if key != "cell"]
     clash = any(len({_key(m, without) for m in made}) < len(made) for made in (pooled(r.rows) for r in runs))
@@ -98,7 +104,7 @@ def _varying_inside(runs: Sequence[Run]) -> list[str]:
 
 def _key(measure: Measure, inside: Iterable[str]) -> Key:
     row = measure.row
-    baseline = "central" if row.strategy == "central" else ""
+    baseline = CENTRAL if row.strategy == CENTRAL else ""
     fixed = (row.adversary or "", row.attack or "", row.defence or "none", row.metric, row.family, baseline)
     return (*fixed, *(str(getattr(row, key) or "") for key in inside))
 
@@ -130,7 +136,7 @@ def _settings_table(sides: Sequence[Side]) -> Table:
 
 
 def _opponents(sides: Sequence[Side]) -> list[Opponent]:
-    everything = [m for side in sides for m in side.measures.values()]
+    everything = federated([m for side in sides for m in side.measures.values()])
     made = []
     for name in ordered_adversaries(everything):
         mine = [m for m in everything if m.row.adversary == name and leaks(m)]
@@ -142,7 +148,7 @@ def _opponents(sides: Sequence[Side]) -> list[Opponent]:
             lines = [
                 (side.name, m)
                 for side in sides
-                for m in side.measures.values()
+                for m in federated(list(side.measures.values()))
                 if (m.row.adversary, m.row.family, m.row.attack) == (name, family, attack)
                 and (m.row.metric, m.row.defence or "none") == (metric, defence)
             ]

@@ -9,6 +9,7 @@ from glasshouse.report.metrics import NOT_RUN, metric_words
 from glasshouse.report.spelling import interval, number, of_hundred
 from glasshouse.report.words import (
     ADVERSARIES,
+    CENTRAL,
     adversary_words,
     family_words,
     sentence_words,
@@ -154,6 +155,11 @@ def ordered_adversaries(measures: Sequence[Measure]) -> list[str]:
     """The adversaries in the measures, known ones from the least access to the most."""
     present = dict.fromkeys(m.row.adversary for m in measures if m.row.adversary and leaks(m))
     return [n for n in ADVERSARIES if n in present] + [n for n in present if n not in ADVERSARIES]
+
+
+def federated(measures: Sequence[Measure]) -> list[Measure]:
+    """All but those of the central baseline, which is a yardstick and not on trial."""
+    return [m for m in measures if m.row.strategy != CENTRAL]
 
 
 def undefended(measures: Sequence[Measure]) -> str:

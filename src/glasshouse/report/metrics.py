@@ -131,6 +131,27 @@ METRICS = {
         leaks="low",
     ),
     "clean-accuracy": Metric("clean accuracy", "leaves {value} right without an attack", leaks="none"),
+    "robust-accuracy-over-central": Metric(
+        "robust accuracy above the central model's",
+        "leaves a share of the images right that differs from the central model's by {raw}",
+        leaks="none",
+        span=None,
+    ),
+    "clean-accuracy-over-central": Metric(
+        "clean accuracy above the central model's",
+        "attacks a model whose share right differs from the central model's by {raw}",
+        leaks="none",
+        span=None,
+        detail=True,
+    ),
+    "masked-share": Metric(
+        "fell only without gradients",
+        "needs no gradient to fool the model on {value} images on which attacks with gradients failed",
+        leaks="none",
+    ),
+    "top-eigenvalue": Metric(
+        "top eigenvalue of the Hessian", "finds a curvature of {raw} at its sharpest", leaks="none", span=None
+    ),
     "recovery-rate": Metric(
         "recovery rate",
         "rebuilds {value} training images closely enough to count (18 dB or more)",

@@ -15,20 +15,23 @@ from glasshouse.report import figures, words
 from glasshouse.report.answers import Card, cards, noticed, overall
 from glasshouse.report.caveats import assumptions_table, caveats
 from glasshouse.report.drawing import Drawings
-from glasshouse.report.measure import Measure, pooled
+from glasshouse.report.measure import Measure, federated, pooled
 from glasshouse.report.metrics import metric_words
 from glasshouse.report.panels import (
     chart_panels,
     risk_panels,
+    robustness_panels,
     roc_section,
     tradeoff_panels,
     training_panels,
 )
+from glasshouse.report.robustness import comparison, comparison_table, defences_table
 from glasshouse.report.run import Exhibit, Run, read_run
 from glasshouse.report.spelling import DASH, slug
 from glasshouse.report.study import study_sentence, study_tables
 from glasshouse.report.table import findings_table, remains_table
 from glasshouse.report.tradeoff import tradeoffs
+from glasshouse.report.words import CENTRAL
 from glasshouse.store import write_text
 
 _SECTIONS = (
@@ -36,6 +39,7 @@ _SECTIONS = (
     ("charts", "charts", "Figures"),
     ("cards", "answers", "Answers"),
     ("risks", "risk", "Risk"),
+    ("robustness", "robustness", "Robustness"),
     ("panels", "defences", "Defences"),
     ("rocs", "roc", "ROC"),
     ("trainings", "training", "Training"),
@@ -102,7 +106,9 @@ def _page(run: Run, drawings: Drawings) -> dict[str, Any]:
     audited = [m for m in measures if m.row.source == "audit"]
     studied = [m for m in measures if m.row.source != "audit"]
     colours = figures.defence_colours([row.defence or "none" for row in run.rows])
-    adversaries, trades = cards(audited), tradeoffs(audited)
+    on_trial = federated(audited)
+    adversaries, trades = cards(on_trial), tradeoffs(on_trial)
+    robust = comparison(audited, run.curves.robustness)
     content = {
         "run": run,
         "title": _title(run, bool(studied)),
@@ -113,6 +119,9 @@ def _page(run: Run, drawings: Drawings) -> dict[str, Any]:
         "cards": adversaries,
         "untried": _untried(adversaries),
         "risks": risk_panels(run, drawings),
+        "robustness": robust,
+        "robustness_tables": [comparison_table(robust), defences_table(robust)] if robust else [],
+        "robustness_panels": robustness_panels(run, drawings, colours),
         "panels": tradeoff_panels(trades, drawings, colours),
         "remains": remains_table(trades),
         "rocs": roc_section(run, drawings, colours),
@@ -132,7 +141,7 @@ def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
     for key in ("data", "model", "strategy"):
         seen = dict.fromkeys(str(getattr(row, key)) for row in run.rows if getattr(row, key))
         if len(seen) > 1:
-            seen.pop("central", None)
+            seen.pop(CENTRAL, None)
         if seen:
             made.append((key, ", ".join(seen)))
     clients = run.setting("clients")
@@ -145,7 +154,7 @@ def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
             if m.row.source == "audit"
             and m.row.metric == "test-accuracy"
             and (m.row.defence or "none") == "none"
-            and (m.row.strategy == "central") == central
+            and (m.row.strategy == CENTRAL) == central
         ]
     return made
 

@@ -12,6 +12,8 @@ from glasshouse.report.drawing import Drawings
 from glasshouse.report.risk import Exposure, exposures
 from glasshouse.report.risk_figures import clients_figure, rounds_figure
 from glasshouse.report.risk_figures import wide as wide_risk
+from glasshouse.report.robustness import short_names
+from glasshouse.report.robustness_figures import attacks_figure, by_strength, defences_figure
 from glasshouse.report.rocs import RocPanel, of_batches, roc_panels
 from glasshouse.report.run import Roc, Run, TrainingPoint
 from glasshouse.report.spelling import listed, number
@@ -88,6 +90,31 @@ def risk_panels(run: Run, drawings: Drawings) -> list[Panel]:
         title = f"{words.adversary_words(exposure.adversary or 'adversary').label}, by {exposure.kind}"
         caption = f"{exposure.sentence} {_other_attacks(exposure)}".strip()
         made.append(Panel(title, drawings.keep(draw(exposure)), caption, wide_risk(exposure)))
+    return made
+
+
+def robustness_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
+    """Accuracy against eps: federated and central, then the strongest attack under each defence.
+
+    What is measured in one norm has no place in the figure of another.
+    """
+    made = []
+    norms = dict.fromkeys(point.norm for point in run.curves.robustness)
+    for norm in norms:
+        points = [point for point in run.curves.robustness if point.norm == norm]
+        bare = [point for point in points if point.defence == "none"]
+        within = f", {norm}" if len(norms) > 1 else ""
+        if bare:
+            svg = drawings.keep(attacks_figure(bare))
+            caption = "No defence is in force. Bands are 95% intervals."
+            made.append(Panel(f"Accuracy against eps{within}", svg, caption))
+        strongest = next(iter(by_strength(points)))
+        defended = [p for p in points if p.attack == strongest and p.strategy != words.CENTRAL]
+        if len({point.defence for point in defended}) > 1:
+            svg = drawings.keep(defences_figure(defended, colours))
+            named = short_names(list(dict.fromkeys(p.attack for p in points)))[strongest]
+            caption = f"Attack: {named}. The band is the 95% interval of the undefended federation."
+            made.append(Panel(f"Under each defence{within}", svg, caption))
     return made
 
 

@@ -78,6 +78,25 @@ class Risk(BaseModel):
     n: int | None = None
 
 
+class Robustness(BaseModel):
+    """The accuracy an attack leaves where it may move an image by `eps`; `chance` is what noise leaves."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cell: str | None = None
+    strategy: str = ""
+    defence: str = "none"
+    attack: str
+    adversary: str = ""
+    norm: str = "linf"
+    eps: float
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    chance: float | None = None
+    n: int | None = None
+
+
 class Curves(BaseModel):
     """What `curves.json` holds."""
 
@@ -87,6 +106,7 @@ class Curves(BaseModel):
     roc: tuple[Roc, ...] = ()
     gallery: tuple[Exhibit, ...] = ()
     risk: tuple[Risk, ...] = ()
+    robustness: tuple[Robustness, ...] = ()
 
 
 class Claim(BaseModel):
@@ -100,7 +120,10 @@ class Claim(BaseModel):
 
 
 class Series(BaseModel):
-    """One line or set of bars, a value for each category; `printed` when it is the paper's."""
+    """One line or set of bars, a value for each category; `printed` when it is the paper's.
+
+    A line drawn `like` another has its colour, and is dashed.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -109,6 +132,7 @@ class Series(BaseModel):
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
     printed: bool = False
+    like: str = ""
 
 
 class Chart(BaseModel):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 DASH = "\N{EN DASH}"
-_MINUS = "\N{MINUS SIGN}"
+MINUS = "\N{MINUS SIGN}"
 
 
 def of_hundred(share: float) -> str:
@@ -42,4 +42,4 @@ def slug(*parts: str) -> str:
 
 def _digits(value: float, unit: str) -> str:
     text = f"{value:.1f}" if abs(value) >= 10 or unit == "dB" else f"{value:.3f}"
-    return text.replace("-", _MINUS)
+    return text.replace("-", MINUS)

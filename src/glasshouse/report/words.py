@@ -10,6 +10,8 @@ from glasshouse.defences import split_defences
 from glasshouse.report.metrics import metric_words
 
 VETTING = "vetting"  # the family of what a client could have noticed
+CURVATURE = "curvature"  # the family of what the weights say about robustness
+CENTRAL = "central"  # the strategy of the baseline
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ FAMILIES = {
     "reconstruction": Family(
         "Reconstruction", "Can the server rebuild training images?", "recovery-rate", turns_round=False
     ),
+    CURVATURE: Family("Curvature", "How sharp is the model's loss?", "top-eigenvalue"),
     VETTING: Family("Vetting", "Would a client have noticed?", "vet-alarm"),
     "evasion": Family(
         "Evasion",

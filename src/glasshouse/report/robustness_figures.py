@@ -1,0 +1,109 @@
+"""Draws the accuracy that attacks leave against how far they may move an image."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from glasshouse.report.drawing import ACCENT, DASHED, INK, SERIES, TALL, Drawing, drawn, legend_below
+from glasshouse.report.robustness import short_names
+from glasshouse.report.run import Robustness
+from glasshouse.report.spelling import slug
+from glasshouse.report.words import CENTRAL, defence_words
+
+FEW = 8  # limits whose numbers fit under the axis
+_STYLES: Any = ("-", DASHED, (0, (1, 1.6)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
+_NOISE = SERIES[6]
+_MODELS = {False: ("federated", ACCENT), True: ("trained centrally", SERIES[0])}
+_REACH = {"linf": "eps: how far each pixel may move", "l2": "eps: how far an image may move (L2 norm)"}
+
+
+def attacks_figure(points: Sequence[Robustness]) -> Drawing:
+    """Undefended: a colour for each model, a line style for each attack, the strongest solid."""
+    attacks = by_strength(points)
+    names = short_names(attacks)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        _draw_noise(axes, [p for p in points if p.attack == attacks[0] and p.strategy != CENTRAL])
+        for central, (_, colour) in _MODELS.items():
+            for rank, attack in enumerate(attacks):
+                line = [p for p in points if p.attack == attack and (p.strategy == CENTRAL) == central]
+                _draw_line(axes, line, colour, _STYLES[rank % len(_STYLES)], 2.2 if rank == 0 else 1.5)
+        for central in sorted({p.strategy == CENTRAL for p in points}):
+            axes.plot([], [], color=_MODELS[central][1], linewidth=2.2, label=_MODELS[central][0])
+        for rank, attack in enumerate(attacks):
+            axes.plot([], [], color=INK, linestyle=_STYLES[rank % len(_STYLES)], label=names[attack])
+        _finish(figure, axes, points)
+
+    name = slug("robustness", points[0].norm)
+    return drawn(name, "Accuracy against eps, federated and central", draw, TALL)
+
+
+def defences_figure(points: Sequence[Robustness], colours: dict[str, str]) -> Drawing:
+    """One attack on the federated model under each defence, a colour for each."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for defence in dict.fromkeys(p.defence for p in points):
+            line = [p for p in points if p.defence == defence]
+            bare = defence == "none"
+            look = {"label": defence_words(defence), "zorder": 4 if bare else 3}
+            _draw_line(axes, line, colours.get(defence, INK), "-", 2.2 if bare else 1.3, band=bare, **look)
+        _finish(figure, axes, points)
+
+    name = slug("robustness-defences", points[0].norm)
+    return drawn(name, f"Accuracy against eps under each defence, {points[0].attack}", draw, TALL)
+
+
+def by_strength(points: Sequence[Robustness]) -> list[str]:
+    """The attacks from the strongest to the weakest, by the mean accuracy they leave the federated model."""
+    left: dict[str, list[float]] = {}
+    for point in points:
+        left.setdefault(point.attack, [])
+        if point.strategy != CENTRAL and point.value is not None and point.eps > 0:
+            left[point.attack].append(point.value)
+    means = {attack: sum(values) / len(values) if values else math.inf for attack, values in left.items()}
+    return sorted(means, key=lambda attack: means[attack])
+
+
+def _draw_line(
+    axes: Axes,
+    points: Sequence[Robustness],
+    colour: str,
+    style: Any,
+    width: float,
+    *,
+    band: bool = True,
+    **look: Any,
+) -> None:
+    line = sorted((p for p in points if p.value is not None), key=lambda p: p.eps)
+    reach = [p.eps for p in line]
+    if band:
+        low = [math.nan if p.low is None else p.low for p in line]
+        high = [math.nan if p.high is None else p.high for p in line]
+        axes.fill_between(reach, low, high, color=colour, alpha=0.1, linewidth=0)
+    heights: Any = [p.value for p in line]
+    look = {"zorder": 3} | look
+    axes.plot(reach, heights, color=colour, linestyle=style, linewidth=width, **look)
+    axes.plot(reach, heights, "o", color=colour, markersize=2.2 * width, zorder=look["zorder"])
+
+
+def _draw_noise(axes: Axes, points: Sequence[Robustness]) -> None:
+    line = sorted((p for p in points if p.chance is not None), key=lambda p: p.eps)
+    if line:
+        heights: Any = [p.chance for p in line]
+        axes.plot([p.eps for p in line], heights, color=_NOISE, linewidth=1.0, label="noise of the same size")
+
+
+def _finish(figure: Figure, axes: Axes, points: Sequence[Robustness]) -> None:
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xlim(left=0)
+    limits = sorted({point.eps for point in points})
+    if len(limits) <= FEW:
+        axes.set_xticks(limits, [f"{limit:g}" for limit in limits])
+    axes.set_xlabel(_REACH.get(points[0].norm, "eps"))
+    axes.set_ylabel("test images classified right")
+    legend_below(figure, axes)

@@ -1,0 +1,255 @@
+"""Is the federated model as robust as the central one: the table, the answer in words, and the figures."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from report_runs import (
+    EVASIONS,
+    LIMITS,
+    Balanced,
+    a_robust_run,
+    a_row,
+    a_run,
+    page_of,
+    robustness_points,
+    robustness_rows,
+    text_of,
+)
+
+from glasshouse.errors import BadInput
+from glasshouse.findings import from_row
+from glasshouse.report import compare_reports, write_report
+from glasshouse.report.answers import cards
+from glasshouse.report.measure import federated, pooled
+from glasshouse.report.robustness import Comparison, comparison, comparison_table, defences_table, short_names
+from glasshouse.report.robustness_figures import by_strength
+from glasshouse.report.run import Robustness
+from glasshouse.report.tradeoff import tradeoffs
+
+STRONGEST = list(EVASIONS)[-1]
+
+
+def compared(rows: list[dict[str, Any]]) -> Comparison:
+    made = comparison(pooled(map(from_row, rows)), [Robustness(**point) for point in robustness_points()])
+    assert made is not None
+    return made
+
+
+def changed(metric: str, strategy: str = "fedavg", **values: Any) -> list[dict[str, Any]]:
+    """The rows with other numbers for one metric of one undefended model."""
+    return [
+        row | values
+        if (row["metric"], row["strategy"], row["defence"]) == (metric, strategy, "none")
+        else row
+        for row in robustness_rows()
+    ]
+
+
+def test_the_table_has_every_attack_and_the_curvature_of_both_models_with_their_difference() -> None:
+    table = comparison_table(compared(robustness_rows()))
+    assert [column.label for column in table.columns] == [
+        "attack",
+        "trained centrally",
+        "federated",
+        "difference",
+        "verdict",
+    ]
+    assert [row[0].text for row in table.rows] == [
+        "without an attack",
+        "fgsm, eps 0.2",
+        "pgd, eps 0.2",
+        "strongest, eps 0.2",
+        "top eigenvalue of the Hessian",
+    ]
+    assert all(re.fullmatch(r"\S+ \(\S+ to \S+\)", cell.text) for row in table.rows for cell in row[1:3])
+    assert [row[-1].text for row in table.rows] == [
+        "no difference shown",
+        *["federated lower"] * 3,
+        "federated sharper",
+    ]
+
+
+def test_a_defence_has_a_row_of_the_same_numbers() -> None:
+    table = defences_table(compared(robustness_rows()))
+    assert table is not None
+    assert [row[0].text for row in table.rows] == [
+        "trained centrally",
+        "undefended",
+        "pruning 0.5",
+        "clipping 1.0",
+    ]
+    assert len(table.columns) == len(table.rows[0]) == 6
+    assert defences_table(compared([r for r in robustness_rows() if r["defence"] == "none"])) is None
+
+
+def test_the_answer_is_yes_only_where_the_paired_interval_lies_below_zero() -> None:
+    made = compared(robustness_rows())
+    assert made.answer == "yes"
+    assert (
+        "9 of 100 test images right, the central one 17: a difference of \N{MINUS SIGN}8.5 points"
+        in made.sentence
+    )
+    assert "Without an attack it is not shown to be worse" in made.sentence
+    assert "Its loss is sharper (top eigenvalue 20.0, centrally 14.3)" in made.sentence
+
+
+@pytest.mark.parametrize(
+    ("ends", "answer", "words"),
+    [
+        ({"value": -0.02, "low": -0.06, "high": 0.02}, "not shown", "may be luck"),
+        ({"value": 0.08, "low": 0.03, "high": 0.13}, "no", "a difference of 8.0 points"),
+        ({"value": -0.02, "low": None, "high": None}, "open", "too few to compare"),
+    ],
+)
+def test_the_answer_follows_the_interval_of_the_difference(
+    ends: dict[str, Any], answer: str, words: str
+) -> None:
+    made = compared(changed("robust-accuracy-over-central", **ends))
+    assert made.answer == answer
+    if ends["low"] is not None:
+        assert words in made.sentence
+
+
+def test_a_federation_that_is_less_accurate_to_begin_with_is_told_so() -> None:
+    made = compared(changed("clean-accuracy-over-central", value=-0.06, low=-0.09, high=-0.03))
+    assert (
+        "Part of that is plain accuracy: without an attack it makes \N{MINUS SIGN}6.0 points" in made.sentence
+    )
+
+
+def test_where_nothing_is_left_of_either_model_nothing_is_compared() -> None:
+    rows = changed("robust-accuracy", value=0.01, low=0.0, high=0.03)
+    spent = {"value": 0.02, "low": 0.0, "high": 0.04}
+    rows = [
+        row | spent if (row["metric"], row["strategy"]) == ("robust-accuracy", "central") else row
+        for row in rows
+    ]
+    made = compared(rows)
+    assert made.answer == "open"
+    assert "too few to compare" in made.sentence
+
+
+def test_without_a_central_model_the_federated_numbers_stand_alone(tmp_path: Path) -> None:
+    rows = [
+        r for r in robustness_rows() if r["strategy"] != "central" and not r["metric"].endswith("-central")
+    ]
+    made = compared(rows)
+    assert [column.label for column in comparison_table(made).columns] == ["attack", "federated"]
+    assert made.answer == "open"
+    page = page_of(tmp_path, *rows)
+    assert "there is no central model to compare it with" in page
+
+
+def test_curvature_alone_makes_a_section_too(tmp_path: Path) -> None:
+    rows = [r for r in robustness_rows() if r["family"] in ("utility", "curvature")]
+    page = page_of(tmp_path, *rows)
+    assert "How robust is it?" in page
+    assert "Its loss is sharper" in page
+
+
+def test_the_federation_alone_is_on_trial() -> None:
+    measures = pooled(map(from_row, robustness_rows()))
+    on_trial = federated(measures)
+    owner = next(card for card in cards(on_trial) if card.name == "owner")
+    (answer,) = owner.answers
+    assert answer.lead.row.strategy == "fedavg"
+    assert [line.name for line in answer.lines] == list(reversed(EVASIONS))
+    for trade in tradeoffs(on_trial):
+        assert {point.leak.row.strategy for point in trade.points} == {"fedavg"}
+
+
+def test_a_comparison_of_runs_sets_federations_against_each_other(tmp_path: Path) -> None:
+    runs = [a_robust_run(tmp_path / name) for name in ("a", "b")]
+    page = compare_reports(runs, tmp_path / "both.html").read_text()
+    contest = page.partition(f"<strong>{STRONGEST}</strong>")[2].partition("</article>")[0]
+    assert contest.count('class="line"') == len(runs)
+    assert "robust accuracy, trained centrally" in text_of(page)
+
+
+def test_signs_of_hidden_gradients_are_flagged_with_the_model_they_are_about(tmp_path: Path) -> None:
+    sign = "square fools images that no gradient did"
+    rows = [
+        row | {"assumes": [sign]}
+        if (row["metric"], row["attack"], row["defence"]) == ("robust-accuracy", STRONGEST, "none")
+        else row
+        for row in robustness_rows()
+    ]
+    made = compared(rows)
+    assert made.remarks == (
+        f"strongest on the central model: {sign}",
+        f"strongest on the federated model: {sign}",
+    )
+    assert f"strongest on the federated model: {sign}" in page_of(tmp_path, *rows)
+    assert compared(robustness_rows()).remarks == ()
+
+
+def test_options_are_left_out_of_names_where_the_names_tell_attacks_apart() -> None:
+    assert short_names(["pgd(steps=5)", "fgsm"]) == {"pgd(steps=5)": "pgd", "fgsm": "fgsm"}
+    same = ["pgd(steps=5)", "pgd(steps=50)"]
+    assert short_names(same) == dict(zip(same, same))
+
+
+def test_attacks_stand_from_the_strongest_to_the_weakest() -> None:
+    points = [Robustness(**point) for point in robustness_points()]
+    assert by_strength(points) == list(reversed(EVASIONS))
+
+
+def test_the_page_draws_accuracy_against_eps_for_both_models_and_each_defence(tmp_path: Path) -> None:
+    page = write_report(a_robust_run(tmp_path)).read_text()
+    Balanced().check(page)
+    assert 'href="#robustness"' in page
+    drawings = {name: (tmp_path / "figures" / f"{name}.svg").read_text() for name in FIGURES}
+    for name, names in FIGURES.items():
+        ElementTree.fromstring(drawings[name])
+        shown = set(re.findall(r">([^<>]+)</text>", drawings[name]))
+        assert shown >= {*names, *(f"{limit:g}" for limit in LIMITS)}
+        assert (tmp_path / "figures" / f"{name}.png").is_file()
+
+
+FIGURES = {
+    "robustness-linf": (
+        "federated",
+        "trained centrally",
+        "fgsm",
+        "pgd",
+        "strongest",
+        "noise of the same size",
+    ),
+    "robustness-defences-linf": ("undefended", "pruning 0.5", "clipping 1.0"),
+}
+
+
+def test_norms_are_not_mixed_in_a_figure(tmp_path: Path) -> None:
+    a_robust_run(tmp_path)
+    curves = json.loads((tmp_path / "curves.json").read_text())
+    curves["robustness"] += [
+        point | {"norm": "l2", "attack": "pgd(norm='l2')"} for point in robustness_points()
+    ]
+    (tmp_path / "curves.json").write_text(json.dumps(curves))
+    write_report(tmp_path)
+    assert "L2 norm" in (tmp_path / "figures" / "robustness-l2.svg").read_text()
+    assert "L2 norm" not in (tmp_path / "figures" / "robustness-linf.svg").read_text()
+
+
+def test_a_point_without_a_number_leaves_a_figure_that_can_be_drawn(tmp_path: Path) -> None:
+    a_run(tmp_path, [a_row()], full=False)
+    points = [point | {"value": None, "low": None, "high": None} for point in robustness_points()]
+    (tmp_path / "curves.json").write_text(json.dumps({"robustness": points}))
+    Balanced().check(write_report(tmp_path).read_text())
+
+
+def test_a_page_without_evasion_has_no_such_section(tmp_path: Path) -> None:
+    assert "How robust is it?" not in page_of(tmp_path, a_row())
+
+
+def test_a_point_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    a_run(tmp_path, [a_row()], full=False)
+    wrong = robustness_points()[:1]
+    wrong[0]["eps"] = "far"
+    (tmp_path / "curves.json").write_text(json.dumps({"robustness": wrong}))
+    with pytest.raises(BadInput, match=re.escape("at robustness.0.eps")):
+        write_report(tmp_path)

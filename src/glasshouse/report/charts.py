@@ -55,6 +55,7 @@ def undrawn(chart: Chart) -> bool:
 
 def _draw_line(axes: Axes, chart: Chart, series: Series, place: int, look: tuple[str, str]) -> None:
     colour, marker = look
+    beside = series.printed or bool(series.like)
     # Each series stands a little to the side, so that intervals do not hide one another.
     shift = (place - (len(chart.series) - 1) / 2) * min(0.05, 0.28 / len(chart.series))
     heights = [v if v is not None and _drawable(chart, v) else math.nan for v in series.values]
@@ -64,9 +65,9 @@ def _draw_line(axes: Axes, chart: Chart, series: Series, place: int, look: tuple
         color=colour,
         marker=marker,
         markersize=6,
-        markerfacecolor="none" if series.printed else colour,
-        linewidth=1.2 if series.printed else 1.8,
-        linestyle=DASHED if series.printed else "-",
+        markerfacecolor="none" if beside else colour,
+        linewidth=1.2 if beside else 1.8,
+        linestyle=DASHED if beside else "-",
         label=_label(series),
         zorder=3,
     )
@@ -122,7 +123,7 @@ def _label(series: Series) -> str:
 
 def _colours(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
     """Colour and marker of each series by name; a printed and a measured one of the same name share them."""
-    bases = {one.name: _base(one.name) for one in series}
+    bases = {one.name: _base(one.like or one.name) for one in series}
     order = list(dict.fromkeys(bases.values()))
     looks = {base: (PALETTE[i % len(PALETTE)], _MARKERS[i % len(_MARKERS)]) for i, base in enumerate(order)}
     return {name: looks[base] for name, base in bases.items()}

@@ -6,6 +6,7 @@ STUDIES = Registry(
     "study",
     {
         "mia-bad": "glasshouse.studies.mia_bad.study:MIABadStudy",
+        "batch-robustness": "glasshouse.studies.batch_robustness.study:BatchRobustnessStudy",
         "scale-mia": "glasshouse.studies.scale_mia.study:ScaleMIAStudy",
         "clients": "glasshouse.studies.clients:ClientsStudy",
     },

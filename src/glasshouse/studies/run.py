@@ -50,8 +50,12 @@ def run_study(
         if not _file(folder, cell, number).exists()
     ]
     with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
-        for cell, number in progress.track(missing, f"study {name}", len(missing)):
-            _run_cell(study, cell, number, folder, running, progress)
+        jobs = [Job(name, cell, number, folder) for cell, number in missing if cell.single]
+        for _ in progress.track(running.map(_run_single, jobs), f"study {name}", len(jobs)):
+            pass
+        others = [(cell, number) for cell, number in missing if not cell.single]
+        for cell, number in progress.track(others, f"study {name}", len(others)):
+            _run_cell(Job(name, cell, number, folder), running, progress)
     findings = _collect(folder, grid)
     verdicts = [dataclasses.asdict(verdict) for verdict in study.conclude(findings)]
     done = len({finding.cell for finding in findings})
@@ -71,14 +75,28 @@ def run_study(
     return write_results(folder.path, findings, gallery)
 
 
-def _run_cell(
-    study: Study, cell: Cell, seed: int, folder: RunFolder, engine: Engine, progress: Progress
-) -> None:
-    file = _file(folder, cell, seed)
-    place = Workplace(engine, seed, file.with_suffix(""), folder.work / "shared", progress)
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A cell to run with one seed."""
+
+    study: str
+    cell: Cell
+    seed: int
+    folder: RunFolder
+
+
+def _run_single(job: Job) -> None:
+    """Run a cell that needs one core; where several do, each is in a process of its own."""
+    with Progress(quiet=True) as progress, Engine(1) as engine:
+        _run_cell(job, engine, progress)
+
+
+def _run_cell(job: Job, engine: Engine, progress: Progress) -> None:
+    file = _file(job.folder, job.cell, job.seed)
+    place = Workplace(engine, job.seed, file.with_suffix(""), job.folder.work / "shared", progress)
     found = [
-        dataclasses.replace(finding, source=study.name, cell=cell.name, seed=seed)
-        for finding in cell.run(place)
+        dataclasses.replace(finding, source=job.study, cell=job.cell.name, seed=job.seed)
+        for finding in job.cell.run(place)
     ]
     write_json(file, [finding.row() for finding in found])
 

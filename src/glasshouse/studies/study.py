@@ -27,10 +27,14 @@ class Workplace:
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of the grid, named like a path: `table-4/cnn/cifar10/64`."""
+    """One entry of the grid, named like a path: `table-4/cnn/cifar10/64`.
+
+    A `single` cell keeps one core busy and asks the engine for no more: many of them run at once.
+    """
 
     name: str
     run: Callable[[Workplace], list[Finding]]
+    single: bool = False
 
 
 @dataclass(frozen=True)

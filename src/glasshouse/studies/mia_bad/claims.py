@@ -6,12 +6,12 @@ intervals are over data sets, or over seeds where a claim was tested on fewer th
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
 
-from glasshouse.measures.estimate import Estimate, mean
+from glasshouse.studies.judging import Unit, judge, judge_flat
 from glasshouse.studies.mia_bad.cells import NULL_CURVE, SAMPLE, batch_batch, batch_sample
 from glasshouse.studies.mia_bad.measured import Measured
 from glasshouse.studies.study import Verdict
@@ -25,9 +25,7 @@ SATURATED = 0.995
 """Above this an AUC has no room left to differ."""
 MATCHED = 0.03
 """Train accuracies that differ by no more count as matched."""
-
-Unit = tuple[str, str, int]
-"""Data set, model and seed."""
+COMPARED = "seeds that are done, not saturated, matched where asked"
 
 Value = Callable[[Measured, str, str], dict[int, float]]
 """From what was measured, a row of the tables and a way of training, to a number for each seed."""
@@ -36,7 +34,7 @@ Value = Callable[[Measured, str, str], dict[int, float]]
 def verdicts(measured: Measured) -> list[Verdict]:
     """A verdict on each claim, under each protocol that it could mean."""
     made = [
-        _judge(f"Batch-wise is better ({how})", _over_modes(measured, value), what)
+        _judged(f"Batch-wise is better ({how})", _over_modes(measured, value), what)
         for how, value, what in (
             ("judging single records: balanced accuracy", _batch_gain, "batch-wise minus sample-wise"),
             ("judging batches: AUC above the mean loss's", _over_set_loss, "AUC minus that of the mean loss"),
@@ -44,7 +42,13 @@ def verdicts(measured: Measured) -> list[Verdict]:
         )
     ]
     made += [
-        _judge_equal(f"The gain does not depend on the batch size ({how})", _over_modes(measured, slope))
+        judge_flat(
+            f"The gain does not depend on the batch size ({how})",
+            _over_modes(measured, slope),
+            "change with each doubling",
+            margin=NEGLIGIBLE,
+            where=COMPARED,
+        )
         for how, slope in (
             ("judging single records: balanced accuracy", partial(_slope, batch_sample, "balanced-accuracy")),
             ("judging batches: AUC", partial(_slope, batch_batch, "auc")),
@@ -70,7 +74,7 @@ def verdicts(measured: Measured) -> list[Verdict]:
     ):
         for mode in FEDERATED:
             title = f"{claim} ({mode.replace('-', ' ')})"
-            made.append(_judge(title, _units(measured, value, mode), what))
+            made.append(_judged(title, _units(measured, value, mode), what))
     return made
 
 
@@ -155,60 +159,8 @@ def _units(measured: Measured, value: Value, mode: str) -> dict[Unit, float]:
     }
 
 
-def _judge(claim: str, values: Mapping[Unit, float], what: str) -> Verdict:
-    found = _over_units(values)
-    if found is None or found.low is None or found.high is None:
-        return _open(claim, values)
-    if found.low > -NEGLIGIBLE and found.high < NEGLIGIBLE:
-        verdict = "refuted: no difference"
-    elif found.low > 0:
-        verdict = "holds"
-    elif found.high < 0:
-        verdict = "refuted: it is the other way round"
-    else:
-        verdict = "not shown"
-    return Verdict(claim, verdict, _reason(what, found, values))
-
-
-def _judge_equal(claim: str, slopes: Mapping[Unit, float]) -> Verdict:
-    found = _over_units(slopes)
-    if found is None or found.low is None or found.high is None:
-        return _open(claim, slopes)
-    within = found.low > -NEGLIGIBLE and found.high < NEGLIGIBLE
-    away = found.low > 0 or found.high < 0
-    verdict = "holds" if within else "refuted" if away else "not shown"
-    return Verdict(claim, verdict, _reason("change with each doubling", found, slopes))
-
-
-def _over_units(values: Mapping[Unit, float]) -> Estimate | None:
-    """The mean and its t interval: over data sets and networks, or over seeds where these are below 3."""
-    rows: dict[tuple[str, str], list[float]] = {}
-    for (data, model, _), value in values.items():
-        rows.setdefault((data, model), []).append(value)
-    means = [float(np.mean(own)) for own in rows.values()]
-    gathered = means if len(means) >= 3 else list(values.values())
-    return mean(gathered) if len(gathered) >= 2 else None
-
-
-def _open(claim: str, values: Mapping[Unit, float]) -> Verdict:
-    reason = (
-        f"{len(values)} comparisons could be made (seeds that are done, not saturated, matched where asked); "
-        "it takes at least 2"
-    )
-    return Verdict(claim, "open", reason)
-
-
-def _reason(what: str, found: Estimate, values: Mapping[Unit, float]) -> str:
-    rows = {(data, model) for data, model, _ in values}
-    unit = "data sets and networks" if len(rows) >= 3 else f"seeds on {_named(rows)}"
-    return (
-        f"{what}: {found.value:+.4f}, 95% interval {found.low:+.4f} to {found.high:+.4f}, "
-        f"n = {found.n} {unit} ({len(values)} comparisons)"
-    )
-
-
-def _named(rows: Iterable[tuple[str, str]]) -> str:
-    return " and ".join(f"{data} with {model}" for data, model in sorted(rows))
+def _judged(claim: str, values: Mapping[Unit, float], what: str) -> Verdict:
+    return judge(claim, values, what, negligible=NEGLIGIBLE, where=COMPARED)
 
 
 def _minus(a: Mapping[int, float], b: Mapping[int, float]) -> dict[int, float]:

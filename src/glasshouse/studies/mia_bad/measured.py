@@ -1,39 +1,24 @@
 """What the finished cells hold, by cell, attack and metric."""
 
 import dataclasses
-from collections.abc import Iterable
 
-from glasshouse.findings import Finding
 from glasshouse.measures.estimate import mean
-from glasshouse.report.measure import Measure, pooled
+from glasshouse.report.measure import Measure
+from glasshouse.studies import measured
 
-Key = tuple[str, str | None, str]
 SIGNED = dict.fromkeys(("train-test-gap", "advantage", "auc-over-set-loss"), (-1.0, 1.0))
 
 
-class Measured:
+class Measured(measured.Measured):
     """Looks findings up: over all seeds together, or seed by seed."""
-
-    def __init__(self, findings: Iterable[Finding]) -> None:
-        rows = list(findings)
-        self.cells = list(dict.fromkeys(row.cell for row in rows))
-        self._pooled: dict[Key, Measure] = {_key(m.row): m for m in pooled(rows)}
-        self._by_seed: dict[Key, dict[int, float]] = {}
-        for row in rows:
-            if row.value is not None and row.seed is not None:
-                self._by_seed.setdefault(_key(row), {})[row.seed] = row.value
 
     def measure(self, cell: str, attack: str | None, metric: str) -> Measure | None:
         """The finding over its seeds: with several of them, their mean and its t interval."""
-        found = self._pooled.get((cell, attack, metric))
+        found = super().measure(cell, attack, metric)
         if found is None or len(found.values) < 2:
             return found
         over = mean(found.values, bounds=SIGNED.get(metric, (0.0, 1.0)))
         return dataclasses.replace(found, low=over.low, high=over.high)
-
-    def by_seed(self, cell: str, attack: str | None, metric: str) -> dict[int, float]:
-        """The value at each seed."""
-        return self._by_seed.get((cell, attack, metric), {})
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Table, data and model of the finished cells of Tables I and II, in order."""
@@ -44,7 +29,3 @@ class Measured:
         """The columns that are finished in a row: `sample` and batch sizes."""
         inside = [cell.split("/")[4] for cell in self.cells if cell.startswith("/".join(row) + "/")]
         return list(dict.fromkeys(inside))
-
-
-def _key(row: Finding) -> Key:
-    return row.cell, row.attack, row.metric

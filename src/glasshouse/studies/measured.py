@@ -1,0 +1,52 @@
+"""What the finished cells of a study hold, by cell, attack and metric."""
+
+from collections.abc import Iterable
+
+from glasshouse.findings import Finding
+from glasshouse.measures.estimate import Estimate, mean
+from glasshouse.report.measure import Measure, pooled
+
+Key = tuple[str, str | None, str]
+
+
+class Measured:
+    """Looks findings up: over all seeds together, or seed by seed."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        rows = list(findings)
+        self.cells = list(dict.fromkeys(row.cell for row in rows))
+        self.seeds = sorted({row.seed for row in rows if row.seed is not None})
+        self._pooled: dict[Key, Measure] = {
+            (own.row.cell, own.row.attack, own.row.metric): own for own in pooled(rows)
+        }
+        self._by_seed: dict[Key, dict[int, float]] = {}
+        for row in rows:
+            if row.value is not None and row.seed is not None:
+                self._by_seed.setdefault((row.cell, row.attack, row.metric), {})[row.seed] = row.value
+
+    def measure(self, cell: str, attack: str | None, metric: str) -> Measure | None:
+        """The finding over its seeds, or none."""
+        return self._pooled.get((cell, attack, metric))
+
+    def estimate(self, cell: str, attack: str | None, metric: str) -> Estimate | None:
+        """Its value and interval, which is over the seeds where there are several."""
+        found = self.measure(cell, attack, metric)
+        if found is None or found.value is None:
+            return None
+        if len(found.values) > 1:
+            return mean(found.values)
+        return Estimate(found.value, found.low, found.high, found.n or 0)
+
+    def value(self, cell: str, attack: str | None, metric: str) -> float | None:
+        """Its value alone."""
+        found = self.measure(cell, attack, metric)
+        return None if found is None else found.value
+
+    def by_seed(self, cell: str, attack: str | None, metric: str) -> dict[int, float]:
+        """The value at each seed."""
+        return self._by_seed.get((cell, attack, metric), {})
+
+    def under(self, head: str) -> list[str]:
+        """What follows `head` in the names of the finished cells, in order."""
+        inside = [cell.removeprefix(f"{head}/") for cell in self.cells if cell.startswith(f"{head}/")]
+        return list(dict.fromkeys(inside))

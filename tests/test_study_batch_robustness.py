@@ -1,0 +1,234 @@
+"""The study `batch-robustness`: its settings, its images, its verdicts on made-up findings, and its cells."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from glasshouse.findings import Finding
+from glasshouse.learning.engine import Engine
+from glasshouse.learning.layout import read_vector
+from glasshouse.progress import Progress
+from glasshouse.studies.batch_robustness.cells import EPS, attack_name
+from glasshouse.studies.batch_robustness.claims import verdicts
+from glasshouse.studies.batch_robustness.figures import charts
+from glasshouse.studies.batch_robustness.layout import tables
+from glasshouse.studies.batch_robustness.measured import TOP, WEAK_PGD, Line, Measured
+from glasshouse.studies.batch_robustness.scales import FEDERATED, ROWS, Sizes
+from glasshouse.studies.batch_robustness.settings import BENCHMARK, FIXED, SCALED
+from glasshouse.studies.batch_robustness.study import BatchRobustnessStudy
+from glasshouse.studies.batch_robustness.training import materials, started, train_central, train_federated
+from glasshouse.studies.study import Workplace
+
+BATCHES = (32, 64, 128, 256)
+TINY = Sizes(train=64, epochs=2, test=100, attacked=20, curved=32, probed=5)
+
+
+def test_settings_are_the_papers():
+    assert FIXED.lr(32) == FIXED.lr(1024) == 0.01
+    assert [SCALED.lr(batch) for batch in (32, 64, 1024)] == pytest.approx([0.005, 0.01, 0.16])
+    recipe = BENCHMARK.recipe(64, 100, "float32")
+    assert (recipe.lr, recipe.momentum, recipe.schedule) == (0.01, 0.9, "halving")
+    assert [EPS[channels][-1] for channels in (1, 3)] == [0.3, 0.02]
+
+
+def test_every_figure_of_the_paper_has_its_cells_at_paper_scale():
+    names = {cell.name for cell in BatchRobustnessStudy().cells("paper")}
+    for data, models in (("mnist", ("m1", "stdcnn")), ("cifar10", ("c1", "resnet18"))):
+        for model, setting, batch in itertools.product(
+            models,
+            ("lr", "lr-m0.2", "lr-m0.5", "lr-m0.9", "lr-bs", "lr-bs-m0.9", "benchmark"),
+            (16, 8192),
+        ):
+            assert f"grid/{data}/{model}/{setting}/{batch}" in names
+    for model, setting in itertools.product(("m1", "stdcnn"), ("lr", "lr-bs", "benchmark")):
+        assert f"grid/fashion-mnist/{model}/{setting}/64" in names
+
+
+def test_the_images_of_the_hessian_are_the_same_for_all_seeds_and_no_test_image_is_trained_on():
+    first, second = (materials("digits", TINY, seed) for seed in (0, 1))
+    assert torch.equal(first.curved.x, second.curved.x)
+    assert torch.equal(first.test.x, second.test.x)
+    assert not torch.equal(first.train.x, second.train.x)
+    for own in (first, second):
+        assert len(own.train) == TINY.train
+        rows = {image.numpy().tobytes() for image in own.train.x}
+        assert {image.numpy().tobytes() for image in own.curved.x} <= rows
+        assert not rows & {image.numpy().tobytes() for image in own.test.x}
+
+
+def test_models_that_share_a_seed_start_from_the_same_weights():
+    images = materials("digits", TINY, 0).train
+    same, again, other = (read_vector(started("stdcnn", images, seed)) for seed in (0, 0, 1))
+    assert torch.equal(same, again)
+    assert not torch.equal(same, other)
+
+
+def test_one_client_with_all_data_in_one_batch_trains_like_the_central_model():
+    row = dataclasses.replace(ROWS["smoke"][0], model="lenet", sizes=TINY)
+    union = dataclasses.replace(FEDERATED["smoke"], model="lenet", sizes=TINY, batch=TINY.train)
+    central = train_central(row, FIXED, TINY.train, 0).model
+    with Engine(1) as engine:
+        federated = train_federated(union, FIXED, "iid", 1, engine, 0).model
+    assert torch.allclose(read_vector(central), read_vector(federated), atol=1e-6)
+
+
+def test_clients_with_one_step_a_round_train_like_the_effective_batch():
+    row = dataclasses.replace(ROWS["smoke"][0], model="lenet", sizes=TINY)
+    union = dataclasses.replace(FEDERATED["smoke"], model="lenet", sizes=TINY, batch=16)
+    central = train_central(row, SCALED, 64, 0).model
+    with Engine(1) as engine:
+        federated = train_federated(union, SCALED, "iid", 4, engine, 0).model
+    assert torch.allclose(read_vector(central), read_vector(federated), atol=1e-5)
+
+
+def test_a_cell_measures_accuracy_robustness_and_curvature(tmp_path):
+    cells = {cell.name: cell for cell in BatchRobustnessStudy().cells("smoke")}
+    with Engine(1) as engine, Progress(quiet=True) as progress:
+        place = Workplace(engine, 0, tmp_path / "own", tmp_path / "shared", progress)
+        found = cells["grid/digits/stdcnn/lr-m0.9/256"].run(place)
+    named = {(row.attack, row.metric): row for row in found}
+    assert all(row.n for row in found)
+    clean = named[None, "test-accuracy"].value
+    for attack in ("fgsm", "pgd"):
+        weak, strong = (named[attack_name(attack, eps), "robust-accuracy"] for eps in EPS[1])
+        assert strong.value <= weak.value
+        assert weak.chance is not None
+    assert 0 <= clean <= 1
+    assert named[None, "eigenvalue-residual"].value <= 3e-3
+    assert named[None, "hessian-products"].value >= 1
+    assert named[None, "top-eigenvalue"].low < named[None, "top-eigenvalue"].value
+
+
+def test_a_training_that_diverges_says_so(tmp_path, monkeypatch):
+    from glasshouse.studies.batch_robustness import cells
+
+    monkeypatch.setattr(
+        cells,
+        "train_central",
+        lambda row, setting, batch, seed: cells.Trained(_broken(row.model, seed)),
+    )
+    with Engine(1) as engine, Progress(quiet=True) as progress:
+        place = Workplace(engine, 0, tmp_path / "own", tmp_path / "shared", progress)
+        (row,) = cells.central_cell(ROWS["smoke"][0], FIXED, 16, place)
+    assert row.value is None
+    assert "diverged" in row.assumes[-1]
+
+
+def test_flat_lines_are_called_flat_and_steep_ones_are_not():
+    found = _verdicts({"lr": (-0.05, 0.5), "lr-bs": (0.0, 0.0)})
+    for name in ("test accuracy", "FGSM accuracy", "PGD accuracy", "the top eigenvalue"):
+        assert found[f"1. LR/BS keeps {name} flat in the batch size"].verdict == "holds"
+        assert found[f"1. LR/BS keeps {name} flatter than a fixed rate does"].verdict == "holds"
+    steep = _verdicts({"lr": (0.0, 0.0), "lr-bs": (-0.05, 0.5)})
+    assert steep["1. LR/BS keeps PGD accuracy flat in the batch size"].verdict == "refuted"
+    flatter = steep["1. LR/BS keeps PGD accuracy flatter than a fixed rate does"]
+    assert flatter.verdict == "refuted: it is the other way round"
+
+
+def test_the_counterexample_needs_robustness_and_curvature_to_rise_together():
+    head = "2. StdCNN on Fashion-MNIST under LR"
+    both = _verdicts({"lr": (0.04, 0.5)})
+    assert both[f"{head}: PGD accuracy rises with the batch"].verdict == "holds"
+    assert both[f"{head}: the top eigenvalue rises with the batch"].verdict == "holds"
+    assert (
+        both["2. Where curvature is higher along the batch sizes, PGD accuracy is lower"].verdict
+        == "refuted: it is the other way round"
+    )
+    falling = _verdicts({"lr": (-0.04, 0.5)})
+    assert (
+        falling[f"{head}: PGD accuracy rises with the batch"].verdict == "refuted: it is the other way round"
+    )
+
+
+def test_momentum_is_judged_in_pairs():
+    found = _verdicts({"lr": (0.0, 0.0), "lr-m0.9": (0.0, 0.0)}, gains={"lr-m0.9": (0.1, -1.0)})
+    assert found["3. Momentum 0.9 lowers the top eigenvalue under LR"].verdict == "holds"
+    raised = found["4. Momentum 0.9 raises PGD accuracy under LR"]
+    assert raised.verdict == "holds"
+    assert "ahead in 100%" in raised.reason
+    assert found["3. Momentum 0.9 lowers the top eigenvalue under LR/BS"].verdict == "open"
+
+
+def test_federations_are_compared_with_both_central_models():
+    rows = _findings({"lr": (-0.04, 0.5)}, data=("fashion-mnist",), models=("stdcnn",))
+    for seed, division in itertools.product((0, 1, 2), ("iid", "shards")):
+        worse = 0.2 if division == "shards" else 0.0
+        cell = f"federated/fashion-mnist/stdcnn/lr/{division}/4x32"
+        rows += _model(cell, "fashion-mnist", "stdcnn", seed, 0.6 - worse + 0.001 * seed, 4.0)
+    found = {own.claim: own for own in verdicts(Measured(rows))}
+    words = "a central model with all clients' batches as one"
+    assert found[f"5. FedAvg (shards) has a higher PGD accuracy than {words}"].verdict.startswith("refuted")
+    local = found["5. FedAvg (iid) has a higher PGD accuracy than a central model with a client's batch"]
+    assert local.verdict == "holds"
+
+
+def test_lines_know_slopes_and_correlations_and_the_page_draws_them():
+    measured = Measured(_findings({"lr": (-0.04, 0.5), "lr-bs": (0.0, 0.0), "benchmark": (0.01, 0.1)}))
+    line = Line("grid", "mnist", "m1", "lr")
+    assert measured.batches(line) == list(BATCHES)
+    assert list(measured.slopes(line, TOP).values()) == pytest.approx([0.5] * 3)
+    assert list(measured.slopes(line, WEAK_PGD).values()) == pytest.approx([-0.04] * 3)
+    assert measured.correlation(line, TOP, WEAK_PGD).value < -0.85
+    drawn = charts(measured)
+    assert {"Figure 1", "Figure 2", "Figure 3", "Figure 4", "Figure 9"} <= {
+        chart.title.partition(":")[0] for chart in drawn
+    }
+    assert len({chart.name for chart in drawn}) == len(drawn)
+    assert all(len(row) == len(table.columns) for table in tables(measured) for row in table.rows)
+
+
+def _verdicts(trends, gains=None):
+    return {own.claim: own for own in verdicts(Measured(_findings(trends, gains or {})))}
+
+
+def _findings(trends, gains=None, data=("mnist", "fashion-mnist"), models=("m1", "stdcnn")):
+    """Lines that change by so much with each doubling: accuracies, and eigenvalues in doublings."""
+    made = []
+    for (setting, (fall, rise)), name, model, seed in itertools.product(
+        trends.items(), data, models, (0, 1, 2)
+    ):
+        higher, wider = (gains or {}).get(setting, (0.0, 0.0))
+        for place, batch in enumerate(BATCHES):
+            accuracy = 0.5 + higher + fall * place + 0.001 * seed
+            eigenvalue = 2.0 ** (3 + wider + rise * place + 0.01 * seed)
+            cell = f"grid/{name}/{model}/{setting}/{batch}"
+            made += _model(cell, name, model, seed, accuracy, eigenvalue)
+    return made
+
+
+def _model(cell, data, model, seed, accuracy, eigenvalue):
+    common = {
+        "source": "batch-robustness",
+        "cell": cell,
+        "data": data,
+        "model": model,
+        "seed": seed,
+        "n": 100,
+    }
+    rows = [
+        Finding(**common, family="utility", metric="test-accuracy", value=accuracy),
+        Finding(**common, family="curvature", metric="top-eigenvalue", value=eigenvalue),
+        Finding(**common, family="curvature", metric="input-eigenvalue", value=eigenvalue),
+    ]
+    for attack, eps in itertools.product(("fgsm", "pgd"), EPS[1]):
+        rows.append(
+            Finding(
+                **common,
+                family="evasion",
+                adversary="owner",
+                attack=attack_name(attack, eps),
+                metric="robust-accuracy",
+                value=accuracy,
+            )
+        )
+    return rows
+
+
+def _broken(name, seed):
+    model = started(name, materials("digits", ROWS["smoke"][0].sizes, seed).train, seed)
+    with torch.no_grad():
+        next(model.parameters()).fill_(np.nan)
+    return model.eval()

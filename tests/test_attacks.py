@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from conftest import CLASSES, make_images, make_model, make_plain_model, make_split
 from torch import nn
 
-from glasshouse.access import AggregateAccess, ModelAccess, QueryAccess, ServerAccess, UpdateAccess
+from glasshouse.access import AggregateAccess, QueryAccess, ServerAccess, UpdateAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import (
     AdversarialExamples,
@@ -18,7 +18,6 @@ from glasshouse.attacks.attack import (
     MembershipScores,
 )
 from glasshouse.attacks.crafted.saturated_head import SaturatedHead
-from glasshouse.attacks.evasion.fgsm import FGSM
 from glasshouse.attacks.labels.counts import LabelCountsFromUpdates, effective_lr
 from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.attacks.membership.threshold import Gap, LossThreshold
@@ -26,11 +25,10 @@ from glasshouse.auditing.grants import Grantor
 from glasshouse.auditing.scoring import overlap, score
 from glasshouse.auditing.truth import Truth
 from glasshouse.defences import make_defences
-from glasshouse.errors import BadInput
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.strategies.fedavg import FedAvg, FedSGD
-from glasshouse.learning.evaluate import accuracy, predict
+from glasshouse.learning.evaluate import predict
 from glasshouse.learning.layout import read_vector
 from glasshouse.learning.recipe import Recipe
 
@@ -118,36 +116,6 @@ def test_a_model_that_never_saw_the_candidates_gives_them_away_no_more_than_chan
         evidence = attack.run(grantor.grant(QueryAccess), knowledge, RNG)
         area = score(evidence, truth)[0].estimate
         assert area.value == 0.5 if area.low is None else area.low <= 0.5 <= area.high
-
-
-def test_fgsm_at_eps_zero_leaves_the_clean_accuracy():
-    model, images = make_model().eval(), make_images(40)
-    evidence = FGSM(eps=0.0).run(ModelAccess(model), Knowledge(images), RNG)
-    truth = truth_about(images, model=model)
-    robust, clean = score(evidence, truth)
-    assert torch.equal(evidence.x, images.x)
-    assert robust.estimate.value == clean.estimate.value == robust.chance == accuracy(model, images)
-
-
-def test_fgsm_moves_each_pixel_along_the_sign_of_its_slope_within_bounds():
-    model, images = make_model().eval(), make_images(12)
-    evidence = FGSM(eps=0.1).run(ModelAccess(model), Knowledge(images), RNG)
-    x = images.x.clone().requires_grad_()
-    F.cross_entropy(model(x), images.y).backward()
-    expected = (images.x + 0.1 * x.grad.sign()).clamp(0, 1)
-    torch.testing.assert_close(evidence.x, expected)
-    assert evidence.x.min() >= 0
-    assert evidence.x.max() <= 1
-
-
-def test_fgsm_takes_the_papers_eps_for_grey_and_colour_images():
-    grey = FGSM().run(ModelAccess(make_model().eval()), Knowledge(make_images(4)), RNG)
-    colour = dataclasses.replace(make_images(4), x=torch.rand(4, 3, 8, 8))
-    model = nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES)).eval()
-    assert grey.eps == 0.3
-    assert FGSM().run(ModelAccess(model), Knowledge(colour), RNG).eps == 0.02
-    with pytest.raises(BadInput, match="eps = 2"):
-        FGSM(eps=2)
 
 
 def test_one_sample_gives_its_label_away_exactly(engine):

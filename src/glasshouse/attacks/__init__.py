@@ -20,6 +20,8 @@ ATTACKS = Registry(
         "gradient-alignment": "glasshouse.attacks.membership.alignment:GradientAlignment",
         "source-inference": "glasshouse.attacks.membership.trajectory:SourceInference",
         "fgsm": "glasshouse.attacks.evasion.fgsm:FGSM",
+        "i-fgsm": "glasshouse.attacks.evasion.pgd:IFGSM",
+        "pgd": "glasshouse.attacks.evasion.pgd:PGD",
         "label-counts": "glasshouse.attacks.labels.counts:LabelCountsFromUpdates",
         "saturated-head": "glasshouse.attacks.crafted.saturated_head:SaturatedHead",
         "scale-mia": "glasshouse.attacks.crafted.scale_mia:ScaleMIA",

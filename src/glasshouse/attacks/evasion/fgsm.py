@@ -3,38 +3,46 @@
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
+from torch import Tensor
 
 from glasshouse.access import ModelAccess
 from glasshouse.attacks.attack import AdversarialExamples, Attack, Knowledge
-from glasshouse.errors import BadInput
-from glasshouse.learning.evaluate import CHUNK
+from glasshouse.attacks.evasion.ball import Ball
+from glasshouse.attacks.evasion.frozen import Frozen, fooled
+from glasshouse.attacks.evasion.limits import Assault, Limit, at_each, check_limits, limits
+from glasshouse.attacks.evasion.losses import cross_entropy
 
 
 @dataclass(frozen=True, kw_only=True)
 class FGSM(Attack):
-    """Moves every pixel by `eps` in the direction that raises the loss.
+    """Moves every pixel by `eps` in the direction that raises the loss; `pgd`'s first step from the image.
 
-    Without an `eps` it takes the batch-robustness paper's: 0.3 for grey images, 0.02 for colour ones.
+    Without an `eps` it takes the batch-robustness paper's: 0.3 for grey images, 0.02 for colour ones. Several
+    cost little more than one. An image that is wrong without an attack stays as it is.
     """
 
-    eps: float | None = None
+    eps: Limit = None
     family = "evasion"
     needs = (ModelAccess,)
     told = ("candidates",)
 
     def __post_init__(self) -> None:
-        if self.eps is not None and not 0 <= self.eps <= 1:
-            raise BadInput(f"fgsm eps = {self.eps} is out of range; it must lie in [0, 1]")
+        check_limits("fgsm", self.eps)
 
     def run(self, access: ModelAccess, knowledge: Knowledge, rng: torch.Generator) -> AdversarialExamples:
         assert knowledge.candidates is not None
-        images = knowledge.candidates
-        eps = self.eps if self.eps is not None else (0.3 if images.shape[0] == 1 else 0.02)
-        moved = []
-        for x, y in zip(images.x.split(CHUNK), images.y.split(CHUNK)):
-            x = x.clone().requires_grad_()
-            loss = F.cross_entropy(access.logits(x), y, reduction="sum")
-            (slope,) = torch.autograd.grad(loss, x)
-            moved.append((x.detach() + eps * slope.sign()).clamp(0, 1))
-        return AdversarialExamples(torch.cat(moved)[None], (eps,))
+        images, frozen = knowledge.candidates, Frozen(access.model)
+        sizes = limits(self.eps, images)
+        logits, _, slope = frozen.look(images.x, images.y, cross_entropy)
+        x, _ = at_each(sizes, "linf", images, fooled(logits, images.y), along(slope, frozen))
+        return AdversarialExamples(x, sizes)
+
+
+def along(slope: Tensor, frozen: Frozen) -> Assault:
+    """One step as long as the limit, along the `slope` at every image, shape (N, C, H, W)."""
+
+    def assault(ball: Ball, y: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        x = ball.at(ball.uphill(slope[positions]))
+        return x, fooled(frozen.answers(x), y)
+
+    return assault

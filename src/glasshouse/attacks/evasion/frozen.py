@@ -1,0 +1,69 @@
+"""A model to look at many times: a frozen copy, laid out for speed, and what it is fooled by."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from glasshouse.learning.cpu import channels_last, laid_out
+
+CHUNK = 128
+"""Images that pass through the model at once: activations and gradients of these stay in cache."""
+
+ROUNDING = 1e-5
+"""By what share of the largest logit a class must lead to count: sums in another order differ by less."""
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""What an attack raises: (logits of shape (N, classes), labels) -> one value for each image."""
+
+
+class Sight(NamedTuple):
+    """What one look shows of N images: logits, losses, shape (N,), and the slope of the loss by pixel."""
+
+    logits: Tensor
+    losses: Tensor
+    slope: Tensor
+
+
+class Frozen:
+    """A copy of `model` in eval mode whose parameters take no gradients; the model itself stays untouched."""
+
+    def __init__(self, model: nn.Module, chunk: int = CHUNK) -> None:
+        self._model = laid_out(deepcopy(model)).eval().requires_grad_(False)
+        self._chunk = chunk
+
+    def answers(self, x: Tensor) -> Tensor:
+        """Logits for the images `x`, shape (N, classes)."""
+        with torch.no_grad():
+            return torch.cat([self._model(channels_last(part)) for part in x.split(self._chunk)])
+
+    def look(self, x: Tensor, y: Tensor, loss: Loss) -> Sight:
+        """Logits and the slope of `loss` at `x`, from one pass; a slope that is no number counts as flat."""
+        sights = [self._glance(*part, loss) for part in zip(x.split(self._chunk), y.split(self._chunk))]
+        logits, losses, slope = (torch.cat(parts) for parts in zip(*sights))
+        return Sight(logits, losses, slope)
+
+    def _glance(self, x: Tensor, y: Tensor, loss: Loss) -> Sight:
+        with torch.enable_grad():
+            tracked = channels_last(x.detach()).requires_grad_()
+            logits: Tensor = self._model(tracked)
+            losses = loss(logits, y)
+            if not losses.requires_grad:  # a layer without a derivative cuts the images off
+                return Sight(logits, losses, torch.zeros_like(x))
+            (slope,) = torch.autograd.grad(losses.sum(), tracked)
+        if not slope.sum().isfinite():
+            slope = slope.nan_to_num(0, 0, 0)
+        return Sight(logits.detach(), losses.detach(), slope)
+
+
+def margin(logits: Tensor, y: Tensor) -> Tensor:
+    """By how much the best wrong class leads the right one, shape (N,)."""
+    own = logits.gather(1, y[:, None])
+    return (logits.scatter(1, y[:, None], -torch.inf).amax(1, keepdim=True) - own).flatten()
+
+
+def fooled(logits: Tensor, y: Tensor) -> Tensor:
+    """Whether a wrong class leads, by more than rounding could undo: bool of shape (N,)."""
+    return margin(logits, y) > ROUNDING * logits.abs().amax(1)

@@ -31,6 +31,10 @@ TINY = {
 
 WITHOUT_A_BLIND_GUESS = {
     "clean-accuracy",
+    "clean-accuracy-over-central",
+    "masked-share",
+    "robust-accuracy-over-central",
+    "top-eigenvalue",
     "psnr-of-recovered",
     "offline-seconds",
     "online-seconds",

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from glasshouse.access import Access
 from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.bench import Bench
+from glasshouse.auditing.curvature import sharpness
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.target import train_target
-from glasshouse.auditing.trial import Trial
+from glasshouse.auditing.trial import CURVES, Trial
+from glasshouse.auditing.yardstick import Outcomes, over_central
 from glasshouse.findings import Finding, from_row
 from glasshouse.learning.engine import Engine
 from glasshouse.measures.estimate import proportion
@@ -19,27 +22,37 @@ Curves = dict[str, list[dict[str, Any]]]
 def run_battery(
     bench: Bench, folder: RunFolder, engine: Engine, progress: Progress
 ) -> tuple[list[Finding], Curves]:
-    """Do what is missing in `folder`; returns all findings, and the curves and pictures for the page."""
+    """Do what is missing in `folder`; returns all findings, and the curves and pictures for the page.
+
+    The central baseline, trained first, is the yardstick of accuracy and robustness: it meets the evasion
+    attacks and no others.
+    """
     findings: list[Finding] = []
-    curves: Curves = {"training": [], "roc": [], "gallery": [], "risk": []}
+    curves: Curves = {name: [] for name in ("training", *CURVES)}
     specs = dict.fromkeys(bench.setting.audit.attacks)
     attacks = [(spec, kind) for spec in specs for kind in ATTACKS.make(spec).needs]
+    evasions = [(spec, kind) for spec, kind in attacks if ATTACKS.make(spec).family == "evasion"]
     runs = [(bench.setting.training.strategy, defence) for defence in ("none", *bench.setting.audit.defences)]
     if bench.setting.audit.central:
         runs.insert(0, ("central", "none"))
     runs = list(dict.fromkeys(runs))
     shadowing = Shadowing(bench, folder.work / "shadows", engine, progress)
+    yardstick: dict[str, Outcomes] = {}
     for strategy, defence in progress.track(runs, "audit", len(runs)):
         trial = train_target(bench, folder, engine, progress, strategy, defence)
-        findings.append(utility(trial))
-        curves["training"] += trial.curve()
-        if strategy == "central":
-            continue
-        for spec, kind in progress.track(attacks, f"attacks on {defence}", len(attacks)):
+        findings += [utility(trial), *sharpness(trial)]
+        curves["training"] += trial.training()
+        central = strategy == "central"
+        tried = evasions if central else attacks
+        for spec, kind in progress.track(tried, f"attacks on {trial.name}", len(tried)):
             kept = trial.attack(spec, kind, shadowing)
             findings += [from_row(row) for row in kept["rows"]]
-            for name in ("roc", "gallery", "risk"):
+            for name in CURVES:
                 curves[name] += kept[name]
+            if central:
+                yardstick[spec] = kept["outcomes"]
+            elif kept["outcomes"] and yardstick.get(spec):
+                findings += beside_central(trial, spec, kind, kept["outcomes"], yardstick[spec])
     return findings, curves
 
 
@@ -61,3 +74,22 @@ def utility(trial: Trial) -> Finding:
         chance=majority,
         n=share.n,
     )
+
+
+def beside_central(
+    trial: Trial, spec: str, kind: type[Access], federated: Outcomes, central: Outcomes
+) -> list[Finding]:
+    """By how much more of the same images the federated model gets right, with an attack and without."""
+    return [
+        trial.finding(
+            spec,
+            kind,
+            metric=score.metric,
+            value=score.estimate.value,
+            low=score.estimate.low,
+            high=score.estimate.high,
+            n=score.estimate.n,
+            assumes=("the same test images for both models",),
+        )
+        for score in over_central(federated, central)
+    ]

@@ -73,8 +73,9 @@ class AttackTable(Table):
     """Which attacks run against which defences; the server's view of `observe` rounds is kept.
 
     Half of these are the first rounds, half the last. With `central` the same network is trained on all data
-    in one place too, for comparison. Attacks that need them share `shadows` shadow models, trained like the
-    target or in one place, and if `adaptive` anew under each defence.
+    in one place too, for comparison, and meets the evasion attacks. The top eigenvalue of every model's loss
+    is measured on at most `curvature` training images. Attacks that need them share `shadows` shadow models,
+    trained like the target or in one place, and if `adaptive` anew under each defence.
     """
 
     attacks: Names = (
@@ -102,6 +103,7 @@ class AttackTable(Table):
     )
     observe: int = Field(default=8, ge=1)
     central: bool = True
+    curvature: int = Field(default=1000, ge=0)
     shadows: int = Field(default=8, ge=0)
     shadow_training: Literal["like-target", "central"] = "like-target"
     adaptive: bool = False

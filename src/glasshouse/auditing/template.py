@@ -69,8 +69,10 @@ defences = [
 ]
 # The servers that only read see this many rounds: half of them the first, half the last.
 observe = 8
-# Train the same network on all data in one place, too, for comparison.
+# Train the same network on all data in one place, too, for comparison; the evasion attacks meet it as well.
 central = true
+# Measure how sharp each model's loss is, on at most this many training images (0: not at all).
+curvature = 1000
 # How many shadow models mia-bad, lira and rmia share; whether they are trained "like-target", federated,
 # or "central", in one place; and whether, being adaptive, they are trained anew under each defence.
 shadows = 8

@@ -13,6 +13,7 @@ import torch
 from glasshouse.access import Access, AggregateAccess, BlindServerAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import (
+    AdversarialExamples,
     Attack,
     CannotRun,
     Evidence,
@@ -24,9 +25,11 @@ from glasshouse.auditing.bench import Bench
 from glasshouse.auditing.gallery import pictures
 from glasshouse.auditing.grants import Grantor
 from glasshouse.auditing.risk import risks
+from glasshouse.auditing.robustness import curve
 from glasshouse.auditing.scoring import Score, score
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.truth import Truth, establish
+from glasshouse.auditing.yardstick import outcomes
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels.channel import Ideal, RoundFailed
 from glasshouse.federation.federation import Federation
@@ -40,6 +43,9 @@ from glasshouse.vetting.vet import vet
 
 MOST_VETTED = 2
 """As many of the models that a crafting server sent are vetted."""
+
+CURVES = ("roc", "gallery", "risk", "robustness")
+"""What an attack may leave for the page beside its findings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +74,7 @@ class Examination:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A federation trained under one defence."""
+    """A federation trained under one defence, or, with the strategy `central`, the baseline."""
 
     bench: Bench
     folder: RunFolder
@@ -78,7 +84,16 @@ class Trial:
     history: History
     grantor: Grantor
 
-    def curve(self) -> list[dict[str, Any]]:
+    @property
+    def name(self) -> str:
+        """What is on trial, in a word: the defence, or the central baseline."""
+        return self.strategy if self.strategy == "central" else self.defence
+
+    def cached(self, name: str, compute: Callable[[], Any]) -> Any:
+        """What was computed for this trial under `name`, read from the folder if it is there."""
+        return self.folder.cached(f"{slug(self.name)}/{name}", compute)
+
+    def training(self) -> list[dict[str, Any]]:
         """Accuracy round by round."""
         cell = f"{self.strategy}/{self.defence}"
         common = {"cell": cell, "defence": self.defence, "strategy": self.strategy}
@@ -88,11 +103,15 @@ class Trial:
         ]
 
     def attack(self, spec: str, kind: type[Access], shadowing: Shadowing) -> dict[str, Any]:
-        """The finding rows, curves and pictures of one attack; read from the folder if they are there."""
-        name = f"{slug(self.defence)}/{slug(spec)}-by-{slug(kind.adversary)}"
-        kept: dict[str, Any] = self.folder.cached(name, lambda: self._attack(spec, kind, shadowing))
-        if not isinstance(kept, dict) or set(kept) != {"rows", "roc", "gallery", "risk"}:
-            raise BadInput(f"{self.folder.work / name}.json is damaged; delete it and run again")
+        """The finding rows, curves and pictures of one attack; read from the folder if they are there.
+
+        Of an evasion attack also its `outcomes`, image by image.
+        """
+        name = f"{slug(spec)}-by-{slug(kind.adversary)}"
+        kept: dict[str, Any] = self.cached(name, lambda: self._attack(spec, kind, shadowing))
+        if not isinstance(kept, dict) or set(kept) != {"rows", "outcomes", *CURVES}:
+            file = self.folder.work / slug(self.name) / f"{name}.json"
+            raise BadInput(f"{file} is damaged; delete it and run again")
         return kept
 
     def examine(self, spec: str, kind: type[Access], shadowing: Shadowing) -> "Examination":
@@ -129,15 +148,16 @@ class Trial:
             scores = score(examination.evidence, examination.truth)
         except CannotRun as reason:
             empty = self.finding(spec, kind, metric="not-applicable", value=None, assumes=(str(reason),))
-            return {"rows": [empty.row()], "roc": [], "gallery": [], "risk": []}
+            return {"rows": [empty.row()], "outcomes": {}} | {name: [] for name in CURVES}
         evidence, truth = examination.evidence, examination.truth
-        bare = self.defence == "none"
+        bare = self.name == "none"
         stem = f"{slug(spec)}-by-{slug(kind.adversary)}"
         shown = pictures(evidence, truth, self.folder.path, stem) if bare else []
         by_whom = {
             "cell": f"{self.defence}/{spec}",
             "attack": spec,
             "defence": self.defence,
+            "strategy": self.strategy,
             "adversary": kind.adversary,
         }
         found = [self.finding(spec, kind, **examination.entries(each)) for each in scores]
@@ -145,9 +165,11 @@ class Trial:
             found.append(self._vetted(spec, kind))
         return {
             "rows": [each.row() for each in found],
-            "roc": [by_whom | curve for curve in _roc(evidence, truth)],
+            "outcomes": outcomes(evidence, truth),
+            "roc": [by_whom | line for line in _roc(evidence, truth)],
             "gallery": [by_whom | picture for picture in shown],
             "risk": [by_whom | entry for entry in (risks(evidence, truth) if bare else [])],
+            "robustness": [by_whom | point for point in _robustness(evidence, truth)],
         }
 
     def _vetted(self, spec: str, kind: type[Access]) -> Finding:
@@ -228,3 +250,9 @@ def _roc(evidence: Evidence, truth: Truth) -> list[dict[str, Any]]:
     unit = 1 if truth.batches is None else truth.batches.shape[1]
     counts = {"members": members, "nonmembers": len(truth.member) - members, "unit": unit}
     return [counts | {"fpr": fpr, "tpr": tpr}]
+
+
+def _robustness(evidence: Evidence, truth: Truth) -> list[dict[str, Any]]:
+    if not isinstance(evidence, AdversarialExamples):
+        return []
+    return [{"norm": evidence.norm} | point for point in curve(evidence, truth)]

@@ -88,9 +88,25 @@ def auc_difference(a: np.ndarray, b: np.ndarray, member: np.ndarray) -> Estimate
 
 def decision_difference(a: np.ndarray, b: np.ndarray, member: np.ndarray) -> Estimate:
     """How much larger the balanced accuracy of the decisions `a` is than that of `b` on the same records."""
-    found = _share_difference(a[member], b[member])
-    spared = _share_difference(~a[~member], ~b[~member])
+    found = share_difference(a[member], b[member])
+    spared = share_difference(~a[~member], ~b[~member])
     return combined([found, spared], [0.5, 0.5])
+
+
+def share_difference(a: np.ndarray, b: np.ndarray) -> Estimate:
+    """How much more often `a` holds than `b` on the same records, both bool of shape (N,).
+
+    The square-root rule for dependent shares: the distance to an end is the third side of the triangle whose
+    sides are the distances of the two exact intervals and whose angle has their correlation as its cosine.
+    """
+    n = len(a)
+    p, q = int(a.sum()) / n, int(b.sum()) / n
+    (p_low, p_high), (q_low, q_high) = clopper_pearson(int(a.sum()), n), clopper_pearson(int(b.sum()), n)
+    varied = 0 < p < 1 and 0 < q < 1
+    correlation = float(np.corrcoef(a, b)[0, 1]) if varied else 0.0
+    low = p - q - _third_side(p - p_low, q_high - q, correlation)
+    high = p - q + _third_side(p_high - p, q - q_low, correlation)
+    return Estimate(p - q, low, high, n)
 
 
 @dataclass(frozen=True)
@@ -160,22 +176,6 @@ def _resampled_spread(
     resampled = [statistic(*_pooled([groups[i] for i in row])).value for row in chosen]
     values = [value for value in resampled if value is not None]
     return float(np.std(values, ddof=1)) * math.sqrt(count / (count - 1)) if len(set(values)) > 1 else 0.0
-
-
-def _share_difference(a: np.ndarray, b: np.ndarray) -> Estimate:
-    """The difference of two shares of the same records.
-
-    The square-root rule for dependent shares: the distance to an end is the third side of the triangle whose
-    sides are the distances of the two exact intervals and whose angle has their correlation as its cosine.
-    """
-    n = len(a)
-    p, q = int(a.sum()) / n, int(b.sum()) / n
-    (p_low, p_high), (q_low, q_high) = clopper_pearson(int(a.sum()), n), clopper_pearson(int(b.sum()), n)
-    varied = 0 < p < 1 and 0 < q < 1
-    correlation = float(np.corrcoef(a, b)[0, 1]) if varied else 0.0
-    low = p - q - _third_side(p - p_low, q_high - q, correlation)
-    high = p - q + _third_side(p_high - p, q - q_low, correlation)
-    return Estimate(p - q, low, high, n)
 
 
 def _third_side(one: float, other: float, cosine: float) -> float:

@@ -12,7 +12,7 @@ from glasshouse.store import RunFolder
 from glasshouse.studies.study import Cell, Study, Verdict, Workplace
 
 FEWEST, MOST = 1, 10
-ATTACKS = AttackTable(attacks=("loss-threshold", "gap"), defences=(), central=False)
+ATTACKS = AttackTable(attacks=("loss-threshold", "gap"), defences=(), central=False, curvature=0)
 SETTINGS = {
     "smoke": Setting(
         data=DataTable(name="digits", members=400, nonmembers=700, auxiliary=297, test=400),

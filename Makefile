@@ -19,10 +19,12 @@ lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(INSTALLED)  ## a round against a plain loop and Flower, shadow models, secure aggregation
+bench: $(INSTALLED)  ## a round, shadow models, secure aggregation, attacks on inputs, curvature: each against its peers
 	$(BIN)/python benchmarks/rounds.py
 	$(BIN)/python benchmarks/shadows.py
 	$(BIN)/python benchmarks/secagg.py
+	$(BIN)/python benchmarks/evasion.py
+	$(BIN)/python benchmarks/curvature.py
 
 install: $(INSTALLED)
 

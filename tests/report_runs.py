@@ -405,8 +405,15 @@ def robustness_points() -> list[dict[str, Any]]:
             for eps in LIMITS:
                 value = left_right(attack, eps, rest)
                 ends = {"low": max(0.0, value - 0.05), "high": min(1.0, value + 0.05)}
-                noise = {"chance": 0.95 - eps / 4, "n": 297}
-                points.append({**there, "norm": "linf", "eps": eps, "value": value, **ends, **noise})
+                there |= {"norm": "linf", "eps": eps, "chance": 0.95 - eps / 4, "n": 297}
+                apart = value - left_right(attack, eps, ROBUST[0][2])
+                if strategy != "central":
+                    ends |= {
+                        "difference": apart,
+                        "difference_low": apart - 0.04,
+                        "difference_high": apart + 0.04,
+                    }
+                points.append({**there, "value": value, **ends})
     return points
 
 

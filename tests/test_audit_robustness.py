@@ -59,7 +59,7 @@ def test_the_difference_is_that_of_the_two_accuracies_on_the_same_images(run, ki
 
 def test_models_that_agree_on_every_image_do_not_differ_and_pairing_narrows_the_interval():
     right = "1" * 60 + "0" * 40
-    robust, clean = over_central({"robust": right, "clean": right}, {"robust": right, "clean": right[::-1]})
+    robust, clean = over_central({"0.0": right, "0.1": right}, {"0.0": right[::-1], "0.1": right})
     assert robust.metric == "robust-accuracy-over-central"
     assert robust.estimate.value == clean.estimate.value == 0
     width = [score.estimate.high - score.estimate.low for score in (robust, clean)]
@@ -75,6 +75,10 @@ def test_each_model_has_a_curve_that_begins_without_a_change_and_ends_at_the_fin
         told = (point["value"], point["low"], point["high"], point["n"])
         assert told == (finding.value, finding.low, finding.high, finding.n)
         assert (point["attack"], point["adversary"], point["norm"]) == (FGSM, "owner", "linf")
+        if point["strategy"] != "central":
+            apart = rows(run, f"{metric}-over-central")[point["strategy"], point["defence"]]
+            told = tuple(point[f"difference{end}"] for end in ("", "_low", "_high"))
+            assert told == (apart.value, apart.low, apart.high)
 
 
 def test_only_pictures_of_the_undefended_federation_are_kept(run, curves):

@@ -14,6 +14,7 @@ from report_runs import (
     a_robust_run,
     a_row,
     a_run,
+    left_right,
     page_of,
     robustness_points,
     robustness_rows,
@@ -33,8 +34,9 @@ from glasshouse.report.tradeoff import tradeoffs
 STRONGEST = list(EVASIONS)[-1]
 
 
-def compared(rows: list[dict[str, Any]]) -> Comparison:
-    made = comparison(pooled(map(from_row, rows)), [Robustness(**point) for point in robustness_points()])
+def compared(rows: list[dict[str, Any]], points: list[dict[str, Any]] | None = None) -> Comparison:
+    drawn = robustness_points() if points is None else points
+    made = comparison(pooled(map(from_row, rows)), [Robustness(**point) for point in drawn])
     assert made is not None
     return made
 
@@ -121,14 +123,24 @@ def test_a_federation_that_is_less_accurate_to_begin_with_is_told_so() -> None:
     )
 
 
-def test_where_nothing_is_left_of_either_model_nothing_is_compared() -> None:
-    rows = changed("robust-accuracy", value=0.01, low=0.0, high=0.03)
-    spent = {"value": 0.02, "low": 0.0, "high": 0.04}
-    rows = [
-        row | spent if (row["metric"], row["strategy"]) == ("robust-accuracy", "central") else row
-        for row in rows
-    ]
-    made = compared(rows)
+def spent_rows() -> list[dict[str, Any]]:
+    """Rows of attacks that fool both models on nearly every image."""
+    nothing = {"value": 0.01, "low": 0.0, "high": 0.03}
+    return [row | nothing if row["metric"] == "robust-accuracy" else row for row in robustness_rows()]
+
+
+def test_where_nothing_is_left_the_largest_eps_that_leaves_something_decides() -> None:
+    made = compared(spent_rows())
+    assert made.answer == "yes"
+    assert "Under attack (strongest, eps 0.2)" in made.sentence
+    nearer = [point for point in robustness_points() if point["eps"] < LIMITS[-1]]
+    made = compared(spent_rows(), nearer)
+    assert "Under attack (strongest, eps 0.1)" in made.sentence
+    assert f"gets {100 * left_right(STRONGEST, 0.1, 1.0):.0f} of 100 test images right" in made.sentence
+
+
+def test_where_nothing_is_left_within_any_limit_nothing_is_compared() -> None:
+    made = compared(spent_rows(), [])
     assert made.answer == "open"
     assert "too few to compare" in made.sentence
 

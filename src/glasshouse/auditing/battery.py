@@ -9,7 +9,7 @@ from glasshouse.auditing.curvature import sharpness
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.target import train_target
 from glasshouse.auditing.trial import CURVES, Trial
-from glasshouse.auditing.yardstick import Outcomes, over_central
+from glasshouse.auditing.yardstick import Outcomes, over_central, over_central_by_eps
 from glasshouse.findings import Finding, from_row
 from glasshouse.learning.engine import Engine
 from glasshouse.measures.estimate import proportion
@@ -47,12 +47,15 @@ def run_battery(
         for spec, kind in progress.track(tried, f"attacks on {trial.name}", len(tried)):
             kept = trial.attack(spec, kind, shadowing)
             findings += [from_row(row) for row in kept["rows"]]
+            own = kept["outcomes"]
+            if central:
+                yardstick[spec] = own
+            elif own and yardstick.get(spec):
+                findings += beside_central(trial, spec, kind, own, yardstick[spec])
+                apart = over_central_by_eps(own, yardstick[spec])
+                kept["robustness"] = [point | apart[point["eps"]] for point in kept["robustness"]]
             for name in CURVES:
                 curves[name] += kept[name]
-            if central:
-                yardstick[spec] = kept["outcomes"]
-            elif kept["outcomes"] and yardstick.get(spec):
-                findings += beside_central(trial, spec, kind, kept["outcomes"], yardstick[spec])
     return findings, curves
 
 

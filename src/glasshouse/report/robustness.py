@@ -1,7 +1,7 @@
 """Whether training in many hands costs robustness: the federated model beside the central one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from glasshouse.report.measure import Measure
@@ -29,6 +29,11 @@ class Pair:
     difference: Measure | None = None
 
     @property
+    def spent(self) -> bool:
+        """Whether an attack leaves neither model enough to be compared."""
+        return all(m is not None and _value(m) < SPENT for m in (self.central, self.federated))
+
+    @property
     def verdict(self) -> str:
         """Which model has more, as far as the intervals allow."""
         less, more = ("flatter", "sharper") if self.metric == "top-eigenvalue" else ("lower", "higher")
@@ -52,26 +57,29 @@ class Pair:
 class Comparison:
     """What evasion attacks and curvature say of both models; `measures` has them under each defence too.
 
-    `remarks` are signs that a model hides its gradients rather than being robust.
+    `remarks` are signs that a model hides its gradients rather than being robust, `points` the curves of the
+    undefended federated model.
     """
 
     pairs: tuple[Pair, ...]
     measures: tuple[Measure, ...]
     remarks: tuple[str, ...]
+    points: tuple[Robustness, ...] = ()
 
     @property
-    def hardest(self) -> Pair | None:
-        """The attack that leaves the federated model least."""
+    def decisive(self) -> Pair | None:
+        """The attack that leaves the federated model least, within the largest eps that leaves enough."""
         attacked = [pair for pair in self.pairs if pair.metric == "robust-accuracy" and pair.federated]
-        return min(attacked, key=lambda pair: _value(pair.federated), default=None)
+        hardest = min(reversed(attacked), key=lambda pair: _value(pair.federated), default=None)
+        if hardest is None:
+            return None
+        return next((pair for pair in (hardest, *self._closer(hardest)) if not pair.spent), hardest)
 
     @property
     def answer(self) -> Literal["yes", "no", "not shown", "open"]:
         """Whether federation costs robustness here; open where nothing can be compared."""
-        pair = self.hardest
-        if pair is None or not pair.central or not pair.difference or pair.verdict == "":
-            return "open"
-        if max(_value(pair.central), _value(pair.federated)) < SPENT:
+        pair = self.decisive
+        if pair is None or not pair.difference or pair.verdict == "" or pair.spent:
             return "open"
         if pair.verdict == "no difference shown":
             return "not shown"
@@ -82,8 +90,14 @@ class Comparison:
         """What stands behind the answer, in words."""
         return " ".join(filter(None, (self._cost(), self._plain_accuracy(), self._sharpness())))
 
+    def _closer(self, pair: Pair) -> list[Pair]:
+        """The same attack within smaller limits, the largest first."""
+        mine = [point for point in self.points if point.attack == pair.attack and point.eps > 0]
+        mine.sort(key=lambda point: -point.eps)
+        return [made for point in mine if (made := _within(pair, point))]
+
     def _cost(self) -> str:
-        pair = self.hardest
+        pair = self.decisive
         if pair is None:
             return ""
         left = of_hundred(_value(pair.federated))
@@ -92,7 +106,7 @@ class Comparison:
             return f"{said}; there is no central model to compare it with."
         said = f"{said}, the central one {of_hundred(_value(pair.central)).removesuffix(' of 100')}"
         if self.answer == "open":
-            return f"{said}: too few to compare, smaller limits would tell more."
+            return f"{said}: too few to compare, a smaller eps would tell more."
         if self.answer == "not shown":
             return f"{said}; the difference of {_points(pair.difference)} may be luck."
         return f"{said}: a difference of {_points(pair.difference)}."
@@ -131,7 +145,8 @@ def comparison(measures: Sequence[Measure], points: Sequence[Robustness]) -> Com
         pairs.append(_pair(label, "robust-accuracy", attack, bare))
     if any(m.row.metric == "top-eigenvalue" for m in bare):
         pairs.append(_pair(metric_words("top-eigenvalue").label, "top-eigenvalue", None, bare))
-    return Comparison(tuple(pairs), tuple(about), tuple(_remarks(about, names)))
+    mine = [point for point in points if point.defence == "none" and point.strategy != CENTRAL]
+    return Comparison(tuple(pairs), tuple(about), tuple(_remarks(about, names)), tuple(mine))
 
 
 def short_names(attacks: Sequence[str]) -> dict[str, str]:
@@ -184,6 +199,21 @@ def _pair(label: str, metric: str, attack: str | None, bare: Sequence[Measure]) 
     mine = [m for m in bare if m.row.strategy != CENTRAL]
     found, difference = (_find(mine, name, attack) for name in (metric, f"{metric}-over-central"))
     return Pair(label, metric, attack, central, found, difference)
+
+
+def _within(pair: Pair, point: Robustness) -> Pair | None:
+    """A pair as it is at one point of its attack's curve; None where no difference was measured there."""
+    central, federated, apart = pair.central, pair.federated, pair.difference
+    if not central or not federated or not apart or point.value is None or point.difference is None:
+        return None
+    low, high = point.difference_low, point.difference_high
+    return replace(
+        pair,
+        label=f"{pair.label.partition(', eps')[0]}, eps {point.eps:g}",
+        central=replace(central, value=point.value - point.difference, low=None, high=None),
+        federated=replace(federated, value=point.value, low=point.low, high=point.high),
+        difference=replace(apart, value=point.difference, low=low, high=high),
+    )
 
 
 def _find(measures: Sequence[Measure], metric: str, attack: str | None) -> Measure | None:

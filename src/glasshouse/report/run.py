@@ -79,7 +79,10 @@ class Risk(BaseModel):
 
 
 class Robustness(BaseModel):
-    """The accuracy an attack leaves where it may move an image by `eps`; `chance` is what noise leaves."""
+    """The accuracy an attack leaves where it may move an image by `eps`; `chance` is what noise leaves.
+
+    `difference` is how much more the federated model keeps than the central one, on the same images.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -95,6 +98,9 @@ class Robustness(BaseModel):
     high: float | None = None
     chance: float | None = None
     n: int | None = None
+    difference: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
 
 
 class Curves(BaseModel):

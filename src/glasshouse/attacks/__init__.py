@@ -25,6 +25,7 @@ ATTACKS = Registry(
         "apgd-ce": "glasshouse.attacks.evasion.apgd:APGDCE",
         "apgd-dlr": "glasshouse.attacks.evasion.apgd:APGDDLR",
         "square": "glasshouse.attacks.evasion.square:Square",
+        "strongest": "glasshouse.attacks.evasion.strongest:Strongest",
         "label-counts": "glasshouse.attacks.labels.counts:LabelCountsFromUpdates",
         "saturated-head": "glasshouse.attacks.crafted.saturated_head:SaturatedHead",
         "scale-mia": "glasshouse.attacks.crafted.scale_mia:ScaleMIA",

@@ -39,7 +39,7 @@ class APGDCE(Attack):
         _check("apgd-ce", self.eps, self.norm, self.steps, self.restarts)
 
     def run(self, access: ModelAccess, knowledge: Knowledge, rng: torch.Generator) -> AdversarialExamples:
-        return attempt(self, access, knowledge, rng)[0]
+        return attempt(self, access, knowledge, rng)
 
     def assault(self, frozen: Frozen, images: Images, seed: int) -> Assault:
         """The attack on some of `images`; its random numbers follow from `seed` and an image's position."""
@@ -62,7 +62,7 @@ class APGDDLR(Attack):
         _check("apgd-dlr", self.eps, self.norm, self.steps, self.restarts)
 
     def run(self, access: ModelAccess, knowledge: Knowledge, rng: torch.Generator) -> AdversarialExamples:
-        return attempt(self, access, knowledge, rng)[0]
+        return attempt(self, access, knowledge, rng)
 
     def assault(self, frozen: Frozen, images: Images, seed: int) -> Assault:
         """The attack on some of `images`; its random numbers follow from `seed` and an image's position."""

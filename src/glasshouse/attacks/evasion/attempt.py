@@ -11,6 +11,8 @@ from glasshouse.attacks.attack import AdversarialExamples, Knowledge, Norm
 from glasshouse.attacks.evasion.ball import Ball, inside
 from glasshouse.attacks.evasion.frozen import Frozen, fooled
 from glasshouse.attacks.evasion.limits import Assault, Limit, at_each, limits
+from glasshouse.attacks.evasion.losses import cross_entropy
+from glasshouse.attacks.evasion.masking import at_first_sight, stalled
 from glasshouse.data.images import Images
 from glasshouse.learning.seeds import torch_rng
 
@@ -32,18 +34,19 @@ class Evasion(Protocol):
 
 def attempt(
     attack: Evasion, access: ModelAccess, knowledge: Knowledge, rng: torch.Generator
-) -> tuple[AdversarialExamples, Tensor]:
-    """The attack's examples at all its limits, and who is fooled at each, shape (E, N).
+) -> AdversarialExamples:
+    """The attack's examples at all its limits, with those signs of hidden gradients that cost little.
 
     An image that is wrong without an attack stays as it is.
     """
     assert knowledge.candidates is not None
     images, frozen = knowledge.candidates, Frozen(access.model)
     sizes = limits(attack.eps, images)
-    clean = fooled(frozen.answers(images.x), images.y)
-    assault = attack.assault(frozen, images, draw_seed(rng))
-    x, fell = at_each(sizes, attack.norm, images, clean, assault)
-    return AdversarialExamples(x, sizes, attack.norm), fell
+    logits, _, slope = frozen.look(images.x, images.y, cross_entropy)
+    wrong = fooled(logits, images.y)
+    x, fell = at_each(sizes, attack.norm, images, wrong, attack.assault(frozen, images, draw_seed(rng)))
+    signs = at_first_sight(frozen, images.x, logits, slope, ~wrong) + stalled(sizes, fell[:, ~wrong])
+    return AdversarialExamples(x, sizes, attack.norm, tuple(signs))
 
 
 def draw_seed(rng: torch.Generator) -> int:

@@ -56,7 +56,7 @@ class PGD(Attack):
             )
 
     def run(self, access: ModelAccess, knowledge: Knowledge, rng: torch.Generator) -> AdversarialExamples:
-        return attempt(self, access, knowledge, rng)[0]
+        return attempt(self, access, knowledge, rng)
 
     def assault(self, frozen: Frozen, images: Images, seed: int) -> Assault:
         """The attack on some of `images`; its random numbers follow from `seed` and an image's position."""

@@ -43,7 +43,7 @@ class Square(Attack):
             raise BadInput('square norm = "l2" is not available; use "linf", or pgd and apgd-dlr for "l2"')
 
     def run(self, access: ModelAccess, knowledge: Knowledge, rng: torch.Generator) -> AdversarialExamples:
-        return attempt(self, access, knowledge, rng)[0]
+        return attempt(self, access, knowledge, rng)
 
     def assault(self, frozen: Frozen, images: Images, seed: int) -> Assault:
         """The attack on some of `images`; its random numbers follow from `seed` and an image's position."""

@@ -35,11 +35,12 @@ def _(evidence: AdversarialExamples, truth: Truth, folder: Path, stem: str) -> l
     before, after = (predict(truth.model, images).argmax(1) for images in (x, evidence.x[-1]))
     fooled = ((before == y) & (after != y)).nonzero().flatten()[:SHOWN].tolist()
     names = truth.candidates.names or tuple(map(str, range(truth.candidates.classes)))
+    moved = "each pixel moved" if evidence.norm == "linf" else "the pixels together moved (L2)"
     entries = []
     for position in fooled:
         paths = _saved(x[position], evidence.x[-1, position], folder, f"{stem}-{position}")
         told = f"{names[int(before[position])]} becomes {names[int(after[position])]}"
-        entries.append({"caption": told, "note": f"each pixel moved by at most {evidence.eps[-1]:g}"} | paths)
+        entries.append({"caption": told, "note": f"{moved} by at most {evidence.eps[-1]:g}"} | paths)
     return entries
 
 

@@ -15,9 +15,11 @@ from glasshouse.attacks.attack import (
     Reconstructions,
     Sources,
 )
+from glasshouse.attacks.evasion.ball import lengths
 from glasshouse.attacks.labels.head import whole_counts
+from glasshouse.auditing.robustness import noisy_accuracy
 from glasshouse.auditing.truth import Truth
-from glasshouse.learning.evaluate import predict
+from glasshouse.learning.evaluate import hits, predict
 from glasshouse.learning.seeds import numpy_from
 from glasshouse.measures.epsilon import epsilon_lower_bound
 from glasshouse.measures.estimate import Estimate, mean, proportion
@@ -95,18 +97,18 @@ def _(evidence: LabelCounts, truth: Truth) -> list[Score]:
 
 @score.register
 def _(evidence: AdversarialExamples, truth: Truth) -> list[Score]:
-    """The blind guess is noise of the same size: a random sign for every pixel."""
-    x, y = truth.candidates.x, truth.candidates.y
-    _check_bounds(evidence, x)
-    signs = torch.randint(0, 2, x.shape, generator=truth.rng) * 2 - 1
-    shaken = (x + evidence.eps[-1] * signs).clamp(0, 1)
-    clean, noisy, attacked = (
-        predict(truth.model, images).argmax(1) == y for images in (x, shaken, evidence.x[-1])
-    )
-    return [
-        Score("robust-accuracy", _share(attacked), noisy.double().mean().item()),
-        Score("clean-accuracy", _share(clean), None),
+    """At the largest limit; the blind guess is noise of the same size. Signs of masking stand beside it."""
+    _check_bounds(evidence, truth.candidates.x)
+    attacked = predict(truth.model, evidence.x[-1]).argmax(1) == truth.candidates.y
+    robust = replace(_share(attacked), note="; ".join(evidence.signs) or None)
+    chance = noisy_accuracy(truth, evidence.eps[-1], evidence.norm)
+    made = [
+        Score("robust-accuracy", robust, chance),
+        Score("clean-accuracy", _share(hits(truth.model, truth.candidates)), None),
     ]
+    if evidence.hidden is not None:
+        made.append(Score("masked-share", _share(evidence.hidden), 0.0))
+    return made
 
 
 @score.register
@@ -156,9 +158,11 @@ def _check_bounds(evidence: AdversarialExamples, x: torch.Tensor) -> None:
     if evidence.x.shape != (len(evidence.eps), *x.shape) or not ((evidence.x >= 0) & (evidence.x <= 1)).all():
         raise CannotRun("the attack returned something other than images of the same shape in [0, 1]")
     for moved, eps in zip(evidence.x - x, evidence.eps):
-        furthest = moved.abs().max().item()
-        if furthest > eps + 1e-6:
-            raise CannotRun(f"the attack moved a pixel by {furthest:g}, more than its eps = {eps:g}")
+        one = evidence.norm == "linf"
+        furthest = (moved.abs() if one else lengths(moved)).max().item()
+        if furthest > eps + 1e-6 * max(eps, 1):
+            what = "a pixel" if one else "an image"
+            raise CannotRun(f"the attack moved {what} by {furthest:g}, more than its eps = {eps:g}")
 
 
 def overlap(counts: np.ndarray, held: np.ndarray) -> float:

@@ -16,11 +16,12 @@ from glasshouse.data.images import Images
 from glasshouse.findings import Finding
 from glasshouse.learning.evaluate import hits, predict
 from glasshouse.learning.layout import read_vector
+from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.measures.curvature import input_curvature, top_eigenvalues
 from glasshouse.measures.estimate import Estimate, mean, proportion
 from glasshouse.studies.batch_robustness.scales import Federated, Row, Sizes
-from glasshouse.studies.batch_robustness.settings import Setting
+from glasshouse.studies.batch_robustness.settings import TIME, Setting, training_time
 from glasshouse.studies.batch_robustness.training import (
     Materials,
     Trained,
@@ -44,7 +45,10 @@ def central_cell(row: Row, setting: Setting, batch: int, place: Workplace) -> li
     seconds = time.process_time() - began
     images = materials(row.data, row.sizes, place.seed)
     common = {"strategy": "central", "data": row.data, "model": row.model}
-    return _examined(trained, images, row.sizes, seconds, common, place.seed)
+    return [
+        *_examined(trained, images, row.sizes, seconds, common, place.seed),
+        _time(setting.recipe(batch, row.sizes.epochs, row.sizes.precision), row.sizes.train, common),
+    ]
 
 
 def federated_cell(
@@ -131,6 +135,19 @@ def _curvature(
     )
     each = input_curvature(trained.model, images.test[: sizes.probed], seed=seed)
     yield Finding(**_entries(mean(each.tolist(), bounds=(0.0, float("inf"))), "input-eigenvalue", common))
+
+
+def _time(recipe: Recipe, images: int, common: dict[str, Any]) -> Finding:
+    """How far the training went; n counts its steps."""
+    return Finding(
+        **common,
+        source="",
+        cell="",
+        family="utility",
+        metric=TIME,
+        value=training_time(recipe, images),
+        n=recipe.total_steps(images),
+    )
 
 
 def _entries(estimate: Estimate, metric: str, common: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from glasshouse.measures.estimate import proportion
+from glasshouse.studies.batch_robustness.explaining import explained
 from glasshouse.studies.batch_robustness.measured import (
     CLEAN,
     FGSM,
@@ -35,6 +36,7 @@ def verdicts(measured: Measured) -> list[Verdict]:
         *_explanation(measured),
         *_momentum(measured),
         *_federation(measured),
+        *_training_time(measured),
     ]
 
 
@@ -121,6 +123,28 @@ def _federation(measured: Measured) -> list[Verdict]:
                 claim = f"5. FedAvg ({division}) has a higher {quantity.name} than {words}"
                 made.append(judge(claim, costs, what))
     return [own for own in made if own.verdict != "open"] or made[:1]
+
+
+def _training_time(measured: Measured) -> list[Verdict]:
+    """Whether it all comes down to how far training has gone, and what is left beside that."""
+    made = []
+    for quantity in (CLEAN, PGD, WEAK_PGD, TOP):
+        claim = f"6. Training time, lr x steps / (1 - m), explains {_named(quantity)} better than batch size"
+        gains = explained(
+            measured, quantity, lambda points: points.share(points.time) - points.share(points.batch)
+        )
+        made.append(judge(claim, gains, "difference of the shares of variance explained"))
+    for quantity in (WEAK_FGSM, WEAK_PGD, TOP):
+        slopes, steps = (
+            explained(measured, quantity, lambda points, place=place: points.beside_time()[place])
+            for place in (0, 1)
+        )
+        claim = f"6. At equal training time a larger batch leaves {_named(quantity)} as it is"
+        what = f"change with each doubling (flat: within {quantity.margin:g})"
+        made.append(judge_flat(claim, slopes, what, margin=quantity.margin))
+        claim = f"6. At equal training time momentum 0.9 raises {_named(quantity)}"
+        made.append(judge(claim, steps, "doublings" if quantity is TOP else "gain in accuracy"))
+    return made
 
 
 def _costs(measured: Measured, division: str, rival: str, quantity: Quantity) -> dict[Unit, float]:

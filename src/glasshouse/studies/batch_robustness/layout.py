@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from glasshouse.measures.estimate import Estimate, mean
 from glasshouse.report.run import Layout
 from glasshouse.report.spelling import DASH
+from glasshouse.studies.batch_robustness.explaining import Points, explained
 from glasshouse.studies.batch_robustness.figures import NETWORKS
 from glasshouse.studies.batch_robustness.measured import (
     CLEAN,
@@ -28,7 +29,9 @@ LIMITS = "The paper's eps is 0.3 on grey images and 0.02 on CIFAR-10; the smalle
 def tables(measured: Measured) -> list[Layout]:
     """Everything that the finished cells allow."""
     made = [_ends(measured), _slopes(measured), _ranks(measured), _against_curvature(measured)]
-    made += [table for table in (_federated(measured), _costs(measured)) if table.rows]
+    made += [
+        table for table in (_training_time(measured), _federated(measured), _costs(measured)) if table.rows
+    ]
     return made
 
 
@@ -98,6 +101,36 @@ def _against_curvature(measured: Measured) -> Layout:
         ),
         note="If curvature explained robustness, the first three columns would be negative throughout. "
         f"{LIMITS}",
+    )
+
+
+def _training_time(measured: Measured) -> Layout:
+    """How much of each quantity goes with training time, and how much with the batch size."""
+    shares: dict[str, Callable[[Points], float]] = {
+        "time": lambda points: points.share(points.time),
+        "batch": lambda points: points.share(points.batch),
+    }
+    rows = []
+    for data, model in measured.rows("grid"):
+        for quantity in QUANTITIES:
+            found = [
+                [
+                    own
+                    for unit, own in explained(measured, quantity, says).items()
+                    if unit[:2] == (data, model)
+                ]
+                for says in shares.values()
+            ]
+            if all(found):
+                head = f"{NETWORKS.get(model, model)}, {data}"
+                rows.append((head, quantity.name, *(_spelled(mean(own)) for own in found)))
+    return Layout(
+        name="training-time",
+        title="Share of the variance among a row's models that goes with training time and with batch size",
+        columns=("row", "quantity", "training time", "batch size"),
+        rows=tuple(rows),
+        note="Training time is lr x steps / (1 - m). Each share is that of a cubic in the logarithm, for "
+        "each seed; the mean over seeds with its t interval.",
     )
 
 

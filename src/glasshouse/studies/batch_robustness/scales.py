@@ -85,9 +85,7 @@ ROWS = {
         Row("grid", "fashion-mnist", "m1", MAIN, LAPTOP_BATCHES, DENSE),
         Row("grid", "cifar10", "c1", ALL, LAPTOP_BATCHES, COLOUR),
         Row("adversarial", "mnist", "stdcnn", (ADVERSARIAL,), (32, 128, 512), SMALL),
-        Row(
-            "longer", "fashion-mnist", "stdcnn", (FIXED, SCALED), (32, 256, 1024), replace(SMALL, epochs=96)
-        ),
+        Row("longer", "fashion-mnist", "stdcnn", (FIXED, SCALED), (32, 256, 1024), replace(SMALL, epochs=96)),
     ),
     "paper": (
         *(Row("grid", "mnist", model, ALL, PAPER_BATCHES, PAPER) for model in ("m1", "stdcnn")),

@@ -6,6 +6,8 @@ from typing import Literal
 from glasshouse.learning.recipe import Recipe
 
 LR = 0.01
+TIME = "training-time"
+"""The metric that says how far a training went."""
 RATIO = LR / 64
 """The learning rate for each image of a batch where their ratio is kept."""
 
@@ -37,6 +39,12 @@ class Setting:
             schedule=self.schedule,
             precision=precision,
         )
+
+
+def training_time(recipe: Recipe, images: int) -> float:
+    """How far a run over so many images goes: the sum of its learning rates, over 1 - momentum."""
+    steps = recipe.total_steps(images)
+    return sum(recipe.lr_at(step, steps) for step in range(steps)) / (1 - recipe.momentum)
 
 
 FIXED = Setting("lr")

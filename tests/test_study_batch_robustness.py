@@ -13,11 +13,12 @@ from glasshouse.learning.layout import read_vector
 from glasshouse.progress import Progress
 from glasshouse.studies.batch_robustness.cells import EPS, attack_name
 from glasshouse.studies.batch_robustness.claims import verdicts
+from glasshouse.studies.batch_robustness.explaining import Points
 from glasshouse.studies.batch_robustness.figures import charts
 from glasshouse.studies.batch_robustness.layout import tables
 from glasshouse.studies.batch_robustness.measured import TOP, WEAK_PGD, Line, Measured
 from glasshouse.studies.batch_robustness.scales import FEDERATED, ROWS, Sizes
-from glasshouse.studies.batch_robustness.settings import BENCHMARK, FIXED, SCALED
+from glasshouse.studies.batch_robustness.settings import BENCHMARK, FIXED, SCALED, training_time
 from glasshouse.studies.batch_robustness.study import BatchRobustnessStudy
 from glasshouse.studies.batch_robustness.training import materials, started, train_central, train_federated
 from glasshouse.studies.study import Workplace
@@ -112,7 +113,7 @@ def test_a_training_that_diverges_says_so(tmp_path, monkeypatch):
     )
     with Engine(1) as engine, Progress(quiet=True) as progress:
         place = Workplace(engine, 0, tmp_path / "own", tmp_path / "shared", progress)
-        (row,) = cells.central_cell(ROWS["smoke"][0], FIXED, 16, place)
+        row, *_ = cells.central_cell(ROWS["smoke"][0], FIXED, 16, place)
     assert row.value is None
     assert "diverged" in row.assumes[-1]
 
@@ -178,6 +179,25 @@ def test_lines_know_slopes_and_correlations_and_the_page_draws_them():
     }
     assert len({chart.name for chart in drawn}) == len(drawn)
     assert all(len(row) == len(table.columns) for table in tables(measured) for row in table.rows)
+
+
+def test_what_goes_with_time_is_told_from_what_goes_with_the_batch_and_momentum():
+    rng = np.random.default_rng(0)
+    time, batch = rng.uniform(0, 6, 60), rng.integers(5, 11, 60).astype(float)
+    heavy = rng.integers(0, 2, 60).astype(float)
+    hill = -((time - 3) ** 2)  # rises and falls, as curvature does
+    points = Points(time, batch, heavy, hill + 0.2 * batch - 0.5 * heavy)
+    assert points.by_batch() == pytest.approx(0.2)
+    assert points.by_momentum() == pytest.approx(-0.5)
+    assert points.of_time() > 0.9 > points.of_batch()
+    assert points.gain_of_time() == pytest.approx(points.of_time() - points.of_batch())
+
+
+def test_training_time_is_the_sum_of_the_rates_over_what_momentum_forgets():
+    assert training_time(FIXED.recipe(32, 2, "float32"), 64) == pytest.approx(4 * 0.01)
+    assert training_time(SCALED.recipe(64, 1, "float32"), 640) == pytest.approx(10 * 0.01)
+    halved = training_time(BENCHMARK.recipe(64, 10, "float32"), 64)
+    assert halved == pytest.approx((5 * 0.01 + 5 * 0.005) / 0.1)
 
 
 def _verdicts(trends, gains=None):

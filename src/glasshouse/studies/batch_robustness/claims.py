@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from glasshouse.measures.estimate import proportion
-from glasshouse.studies.batch_robustness.explaining import explained
+from glasshouse.studies.batch_robustness.explaining import Points, explained
 from glasshouse.studies.batch_robustness.measured import (
     CLEAN,
     FGSM,
@@ -130,20 +130,16 @@ def _training_time(measured: Measured) -> list[Verdict]:
     made = []
     for quantity in (CLEAN, PGD, WEAK_PGD, TOP):
         claim = f"6. Training time, lr x steps / (1 - m), explains {_named(quantity)} better than batch size"
-        gains = explained(
-            measured, quantity, lambda points: points.share(points.time) - points.share(points.batch)
-        )
+        gains = explained(measured, quantity, Points.gain_of_time)
         made.append(judge(claim, gains, "difference of the shares of variance explained"))
     for quantity in (WEAK_FGSM, WEAK_PGD, TOP):
-        slopes, steps = (
-            explained(measured, quantity, lambda points, place=place: points.beside_time()[place])
-            for place in (0, 1)
-        )
         claim = f"6. At equal training time a larger batch leaves {_named(quantity)} as it is"
         what = f"change with each doubling (flat: within {quantity.margin:g})"
+        slopes = explained(measured, quantity, Points.by_batch)
         made.append(judge_flat(claim, slopes, what, margin=quantity.margin))
         claim = f"6. At equal training time momentum 0.9 raises {_named(quantity)}"
-        made.append(judge(claim, steps, "doublings" if quantity is TOP else "gain in accuracy"))
+        gains = explained(measured, quantity, Points.by_momentum)
+        made.append(judge(claim, gains, "doublings" if quantity is TOP else "gain in accuracy"))
     return made
 
 

@@ -31,29 +31,41 @@ class Points:
     heavy: np.ndarray
     y: np.ndarray
 
-    def share(self, x: np.ndarray) -> float:
-        """The share of the variance of y that a cubic in x explains."""
-        return _share(_powers(x), self.y)
+    def of_time(self) -> float:
+        """The share of the variance of y that a cubic in the time explains."""
+        return _share(_powers(self.time), self.y)
 
-    def beside_time(self) -> tuple[float, float]:
-        """At equal training time: the change with each doubling of the batch, and that by momentum 0.9."""
+    def of_batch(self) -> float:
+        """The share that a cubic in the batch size explains."""
+        return _share(_powers(self.batch), self.y)
+
+    def gain_of_time(self) -> float:
+        """How much more of y the time explains than the batch size."""
+        return self.of_time() - self.of_batch()
+
+    def by_batch(self) -> float:
+        """The change with each doubling of the batch, at equal time and momentum."""
+        return self._beside_time()[0]
+
+    def by_momentum(self) -> float:
+        """The change by momentum 0.9, at equal time and batch."""
+        return self._beside_time()[1]
+
+    def _beside_time(self) -> tuple[float, float]:
         columns = np.column_stack([_powers(self.time), self.batch, self.heavy])
         coefficients = np.linalg.lstsq(columns, self.y, rcond=None)[0]
         return float(coefficients[-2]), float(coefficients[-1])
 
 
-def explained(
-    measured: Measured, quantity: Quantity, says: Callable[[Points], float | None]
-) -> dict[Unit, float]:
+def explained(measured: Measured, quantity: Quantity, says: Callable[[Points], float]) -> dict[Unit, float]:
     """`says` of each row and seed with enough models of different times, batches and momenta."""
     made = {}
     for data, model in measured.rows("grid"):
         lines = [line for line in measured.lines("grid") if (line.data, line.model) == (data, model)]
         for seed in measured.seeds:
             points = _gathered(measured, lines, quantity, seed)
-            found = says(points) if points is not None else None
-            if found is not None:
-                made[data, model, seed] = found
+            if points is not None:
+                made[data, model, seed] = says(points)
     return made
 
 

@@ -106,10 +106,6 @@ def _against_curvature(measured: Measured) -> Layout:
 
 def _training_time(measured: Measured) -> Layout:
     """How much of each quantity goes with training time, and how much with the batch size."""
-    shares: dict[str, Callable[[Points], float]] = {
-        "time": lambda points: points.share(points.time),
-        "batch": lambda points: points.share(points.batch),
-    }
     rows = []
     for data, model in measured.rows("grid"):
         for quantity in QUANTITIES:
@@ -119,7 +115,7 @@ def _training_time(measured: Measured) -> Layout:
                     for unit, own in explained(measured, quantity, says).items()
                     if unit[:2] == (data, model)
                 ]
-                for says in shares.values()
+                for says in (Points.of_time, Points.of_batch)
             ]
             if all(found):
                 head = f"{NETWORKS.get(model, model)}, {data}"

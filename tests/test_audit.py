@@ -32,7 +32,6 @@ TINY = {
 WITHOUT_A_BLIND_GUESS = {
     "clean-accuracy",
     "clean-accuracy-over-central",
-    "masked-share",
     "robust-accuracy-over-central",
     "top-eigenvalue",
     "psnr-of-recovered",
@@ -63,7 +62,7 @@ def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tin
             for attack in ("lira", "loss-trajectory", "gradient-alignment")
         ),
         ("curious server", "source-inference"),
-        ("owner", "fgsm"),
+        *(("owner", attack) for attack in Setting().audit.attacks if "(eps=" in attack),
         ("curious server", "label-counts"),
         ("blind server", "label-counts"),
         ("crafting server", "saturated-head"),

@@ -43,6 +43,7 @@ momentum = 0.0
 weight_decay = 0.0
 
 [audit]
+# Attacks that take several eps answer for each; the largest stands for the attack.
 attacks = [
     "loss-threshold",
     "gap",
@@ -51,17 +52,18 @@ attacks = [
     "rmia",
     "loss-trajectory",
     "source-inference",
-    "fgsm(eps=0.1)",
+    "fgsm(eps=(0.02,0.05,0.1))",
+    "pgd(eps=(0.02,0.05,0.1),steps=10)",
+    "strongest(eps=(0.02,0.05,0.1),steps=10,queries=20)",
     "label-counts",
     "saturated-head",
-    "scale-mia-peeled(steps=300,rounds=2)",
+    "scale-mia-peeled(steps=250,rounds=2)",
     "mandrake",
 ]
 # Each is trained in and attacked like the undefended model; join several with +.
 defences = [
     "gaussian-noise(std=0.05)",
     "laplacian-noise(scale=0.05)",
-    "pruning(fraction=0.7)",
     "pruning(fraction=0.95)",
     "pruning(fraction=0.99)",
     "clipping(norm=1.0)",

@@ -17,8 +17,8 @@ UNSTEADY = 1e-3
 """By what share of the largest logit two answers to one image may differ."""
 FLAT = 0.01
 """The share of images without any slope from which gradients count as vanishing."""
-HIDDEN = 0.01
-"""The share of images that only fall without gradients from which these count as hidden."""
+HIDDEN = 0.005
+"""The share of images that may fall only without gradients: an honest model has one in a few hundred."""
 SURE = 0.01
 """How rarely a paired comparison may mislead: the level of its sign test."""
 PLENTY = 10
@@ -88,6 +88,6 @@ def compared(one_step: Duel, noise: Duel, hidden: Tensor) -> list[str]:
         )
     if noise.first_wins():
         signs.append(f"noise fools {noise.first} images that gradients do not, against {noise.second}")
-    if hidden.double().mean() >= HIDDEN:
+    if clopper_pearson(int(hidden.sum()), len(hidden))[0] > HIDDEN:
         signs.append(f"{int(hidden.sum())} of {len(hidden)} images fall only to attacks without gradients")
     return signs

@@ -24,6 +24,7 @@ from glasshouse.report.measure import (
     pooled,
 )
 from glasshouse.report.metrics import metric_words
+from glasshouse.report.robustness import comparison, comparison_table
 from glasshouse.report.run import read_run
 from glasshouse.report.spelling import interval, number, of_hundred
 from glasshouse.report.words import defence_words, sentence_words
@@ -90,6 +91,17 @@ def price_table(folder: Path) -> str:
     return _table(["", *map(defence_words, accuracy)], rows)
 
 
+def robustness_table(folder: Path) -> str:
+    """The federated model beside the central one: accuracy under each evasion attack, and curvature."""
+    run = read_run(folder)
+    made = comparison(pooled(run.rows), run.curves.robustness)
+    if made is None:
+        return ""
+    table = comparison_table(made)
+    rows = [[cell.text for cell in row] for row in table.rows]
+    return _table(["", *(column.label for column in table.columns[1:])], rows)
+
+
 def filled(text: str, folder: Path | None = None) -> str:
     """The page `text` with its tables made anew; those of an audit only if its folder is given."""
 
@@ -100,10 +112,13 @@ def filled(text: str, folder: Path | None = None) -> str:
         elif folder is None:
             return found[0]
         else:
-            made = {"results": results_table, "price": price_table}[kind](folder)
+            made = MEASURED[kind](folder)
         return f"{found[1]}\n{made}\n{found[3]}"
 
     return re.sub(r"(<!-- table: (\w+) -->).*?(<!-- end of table -->)", fill, text, flags=re.DOTALL)
+
+
+MEASURED = {"results": results_table, "price": price_table, "robustness": robustness_table}
 
 
 def _leading(folder: Path) -> list[Measure]:

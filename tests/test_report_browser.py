@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import a_chart, a_crowded_run, a_row, a_run, a_study, a_table
+from report_runs import a_chart, a_crowded_run, a_robust_run, a_row, a_run, a_study, a_table
 
 from glasshouse.report import compare_reports, write_report
 
@@ -64,6 +64,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     charts = [a_chart(), a_chart(name="bars", kind="bars")]
     return {
         "audit": write_report(audit),
+        "robust": write_report(a_robust_run(folder / "robust")),
         "crowd": write_report(a_crowded_run(folder / "crowd", clients=100)),
         "study": write_report(study),
         "figures": write_report(a_study(folder / "figures", charts=charts, tables=[a_table()])),
@@ -118,7 +119,7 @@ def downloaded(browser: Any, table: str, folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-@pytest.mark.parametrize("name", ["audit", "crowd", "study", "figures", "comparison"])
+@pytest.mark.parametrize("name", ["audit", "robust", "crowd", "study", "figures", "comparison"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_loads_cleanly_and_never_scrolls_sideways(
@@ -131,7 +132,7 @@ def test_the_page_loads_cleanly_and_never_scrolls_sideways(
     assert needed <= there <= width
 
 
-@pytest.mark.parametrize("name", ["audit", "crowd", "figures"])
+@pytest.mark.parametrize("name", ["audit", "robust", "crowd", "figures"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_stands_out_from_what_lies_behind_it(
     browser: Any, pages: dict[str, Path], name: str, scheme: str

@@ -119,8 +119,22 @@ def test_the_answer_follows_the_interval_of_the_difference(
 def test_a_federation_that_is_less_accurate_to_begin_with_is_told_so() -> None:
     made = compared(changed("clean-accuracy-over-central", value=-0.06, low=-0.09, high=-0.03))
     assert (
-        "Part of that is plain accuracy: without an attack it makes \N{MINUS SIGN}6.0 points" in made.sentence
+        "Part of that is plain accuracy: the difference without an attack is \N{MINUS SIGN}6.0 points"
+        in made.sentence
     )
+
+
+def test_what_is_shown_within_smaller_limits_is_said_where_the_largest_shows_nothing() -> None:
+    rows = changed("robust-accuracy-over-central", value=-0.02, low=-0.06, high=0.02)
+    points = [
+        point | {"difference": -0.02, "difference_low": -0.06, "difference_high": 0.02}
+        if point["eps"] == LIMITS[-1] and point["strategy"] != "central"
+        else point
+        for point in robustness_points()
+    ]
+    made = compared(rows, points)
+    assert made.answer == "not shown"
+    assert "Within eps 0.05 and 0.1 it keeps less by more than luck. Without an attack it is" in made.sentence
 
 
 def spent_rows() -> list[dict[str, Any]]:

@@ -106,7 +106,7 @@ def robustness_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> 
         within = f", {norm}" if len(norms) > 1 else ""
         if bare:
             svg = drawings.keep(attacks_figure(bare))
-            caption = "No defence is in force. Bands are 95% intervals."
+            caption = "No defence is in force. Bands are the 95% intervals of the strongest attack."
             made.append(Panel(f"Accuracy against eps{within}", svg, caption))
         strongest = next(iter(by_strength(points)))
         defended = [p for p in points if p.attack == strongest and p.strategy != words.CENTRAL]

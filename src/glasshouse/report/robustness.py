@@ -7,7 +7,7 @@ from typing import Literal
 from glasshouse.report.measure import Measure
 from glasshouse.report.metrics import metric_words
 from glasshouse.report.run import Robustness
-from glasshouse.report.spelling import DASH, MINUS, number, of_hundred
+from glasshouse.report.spelling import DASH, MINUS, listed, number, of_hundred
 from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
 from glasshouse.report.words import CENTRAL, CURVATURE, defence_words
 
@@ -88,7 +88,8 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """What stands behind the answer, in words."""
-        return " ".join(filter(None, (self._cost(), self._plain_accuracy(), self._sharpness())))
+        said = (self._cost(), self._elsewhere(), self._plain_accuracy(), self._sharpness())
+        return " ".join(filter(None, said))
 
     def _closer(self, pair: Pair) -> list[Pair]:
         """The same attack within smaller limits, the largest first."""
@@ -111,13 +112,25 @@ class Comparison:
             return f"{said}; the difference of {_points(pair.difference)} may be luck."
         return f"{said}: a difference of {_points(pair.difference)}."
 
+    def _worse_within(self) -> list[str]:
+        """The limits within which the federated model is shown to keep less, where the answer is not yes."""
+        pair = self.decisive
+        if pair is None or self.answer != "not shown":
+            return []
+        worse = [near for near in self._closer(pair) if near.verdict == "federated lower"]
+        return [near.label.rpartition(" ")[2] for near in reversed(worse)]
+
+    def _elsewhere(self) -> str:
+        worse = self._worse_within()
+        return f"Within eps {listed(worse)} it keeps less by more than luck." if worse else ""
+
     def _plain_accuracy(self) -> str:
         """Whether the model is less accurate to begin with, which is no matter of robustness."""
         clean = next((pair for pair in self.pairs if pair.metric == "clean-accuracy"), None)
-        if self.answer != "yes" or clean is None or clean.difference is None:
+        if clean is None or clean.difference is None or not (self.answer == "yes" or self._worse_within()):
             return ""
         if clean.verdict == "federated lower":
-            return f"Part of that is plain accuracy: without an attack it makes {_points(clean.difference)}."
+            return f"Part of that is plain accuracy: the difference without an attack is {_points(clean.difference)}."
         return "Without an attack it is not shown to be worse, so plain accuracy does not explain that."
 
     def _sharpness(self) -> str:

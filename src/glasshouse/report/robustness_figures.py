@@ -21,7 +21,10 @@ _REACH = {"linf": "eps: how far each pixel may move", "l2": "eps: how far an ima
 
 
 def attacks_figure(points: Sequence[Robustness]) -> Drawing:
-    """Undefended: a colour for each model, a line style for each attack, the strongest solid."""
+    """Undefended: a colour for each model, a line style for each attack, the strongest solid.
+
+    Only the strongest has its intervals as a band: those of all would hide one another.
+    """
     attacks = by_strength(points)
     names = short_names(attacks)
 
@@ -31,7 +34,8 @@ def attacks_figure(points: Sequence[Robustness]) -> Drawing:
         for central, (_, colour) in _MODELS.items():
             for rank, attack in enumerate(attacks):
                 line = [p for p in points if p.attack == attack and (p.strategy == CENTRAL) == central]
-                _draw_line(axes, line, colour, _STYLES[rank % len(_STYLES)], 2.2 if rank == 0 else 1.5)
+                style, first = _STYLES[rank % len(_STYLES)], rank == 0
+                _draw_line(axes, line, colour, style, 2.2 if first else 1.4, band=first)
         for central in sorted({p.strategy == CENTRAL for p in points}):
             axes.plot([], [], color=_MODELS[central][1], linewidth=2.2, label=_MODELS[central][0])
         for rank, attack in enumerate(attacks):
@@ -55,7 +59,9 @@ def defences_figure(points: Sequence[Robustness], colours: dict[str, str]) -> Dr
         _finish(figure, axes, points)
 
     name = slug("robustness-defences", points[0].norm)
-    return drawn(name, f"Accuracy against eps under each defence, {points[0].attack}", draw, TALL)
+    title = f"Accuracy against eps under each defence, {points[0].attack}"
+    tall = max(TALL[1], 3.9 + 0.2 * len({p.defence for p in points}))  # the legend may need a line for each
+    return drawn(name, title, draw, (TALL[0], tall))
 
 
 def by_strength(points: Sequence[Robustness]) -> list[str]:
@@ -76,7 +82,7 @@ def _draw_line(
     style: Any,
     width: float,
     *,
-    band: bool = True,
+    band: bool,
     **look: Any,
 ) -> None:
     line = sorted((p for p in points if p.value is not None), key=lambda p: p.eps)
@@ -84,7 +90,7 @@ def _draw_line(
     if band:
         low = [math.nan if p.low is None else p.low for p in line]
         high = [math.nan if p.high is None else p.high for p in line]
-        axes.fill_between(reach, low, high, color=colour, alpha=0.1, linewidth=0)
+        axes.fill_between(reach, low, high, color=colour, alpha=0.14, linewidth=0)
     heights: Any = [p.value for p in line]
     look = {"zorder": 3} | look
     axes.plot(reach, heights, color=colour, linestyle=style, linewidth=width, **look)

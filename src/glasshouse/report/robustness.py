@@ -130,7 +130,8 @@ class Comparison:
         if clean is None or clean.difference is None or not (self.answer == "yes" or self._worse_within()):
             return ""
         if clean.verdict == "federated lower":
-            return f"Part of that is plain accuracy: the difference without an attack is {_points(clean.difference)}."
+            points = _points(clean.difference)
+            return f"Part of that is plain accuracy: the difference without an attack is {points}."
         return "Without an attack it is not shown to be worse, so plain accuracy does not explain that."
 
     def _sharpness(self) -> str:

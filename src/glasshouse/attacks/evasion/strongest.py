@@ -21,8 +21,10 @@ from glasshouse.attacks.evasion.pgd import PGD, check_steps
 from glasshouse.attacks.evasion.square import Square
 from glasshouse.attacks.options import check_whole
 from glasshouse.data.images import Images
-from glasshouse.learning.seeds import torch_rng
+from glasshouse.learning.seeds import derive, torch_rng
 
+AGAIN = 5
+"""Further random starts that gradients get on images that fell only without them."""
 PROBED = 200
 """Images on which a very large limit is tried."""
 GREY_REACH = 0.5
@@ -59,7 +61,7 @@ class Strongest(Attack):
         sizes = limits(self.eps, images)
         logits, _, slope = frozen.look(images.x, images.y, cross_entropy)
         wrong = fooled(logits, images.y)
-        gradients = self._gradients(frozen, images, seed)
+        gradients = self._gradients(frozen, images, seed, self.restarts)
         square = Square(queries=self.queries).assault(frozen, images, seed) if self.norm == "linf" else None
         weapons = Weapons(gradients, along(slope, frozen), shake(frozen, images, seed), square)
         hunt = Hunt(images, images.x.clone(), wrong.clone(), wrong.clone())
@@ -68,15 +70,17 @@ class Strongest(Attack):
             hunt.go(eps, self.norm, weapons)
             x.append(hunt.x.clone())
             seen.append(hunt.seen[~wrong])
+        again = self._gradients(frozen, images, derive(seed, "again"), AGAIN)
+        hunt.try_again(sizes[-1], self.norm, again)
         signs = at_first_sight(frozen, images.x, logits, slope, ~wrong)
         signs += compared(hunt.one_step, hunt.noise, hunt.hidden)
         signs += stalled(sizes, torch.stack(seen))
         signs += self._reach(gradients, images, hunt.seen, (~wrong).nonzero().flatten()[:PROBED])
         return AdversarialExamples(torch.stack(x), sizes, self.norm, tuple(signs), hunt.hidden)
 
-    def _gradients(self, frozen: Frozen, images: Images, seed: int) -> Assault:
+    def _gradients(self, frozen: Frozen, images: Images, seed: int, restarts: int) -> Assault:
         """All attacks that climb, one after the other on what is left."""
-        steps, restarts = self.steps or APGDCE.steps, self.restarts
+        steps = self.steps or APGDCE.steps
         attacks = (
             PGD(norm=self.norm, steps=self.steps, restarts=restarts),
             APGDCE(norm=self.norm, steps=steps, restarts=restarts),
@@ -144,6 +148,13 @@ class Hunt:
         rest = (~self.fallen).nonzero().flatten()
         if weapons.square is not None and len(rest):
             self._take(rest, *weapons.square(Ball(self.images.x[rest], eps, norm), self.images.y[rest], rest))
+
+    def try_again(self, eps: float, norm: Norm, gradients: Assault) -> None:
+        """Settle who is hidden: random search finds an image or two that gradients only missed by chance."""
+        missed = self.hidden.nonzero().flatten()
+        if len(missed):
+            _, fell = gradients(Ball(self.images.x[missed], eps, norm), self.images.y[missed], missed)
+            self.seen[missed[fell]] = True
 
     def _take(self, positions: Tensor, x: Tensor, fell: Tensor) -> None:
         """Keep the examples of images that had not fallen before."""

@@ -132,13 +132,13 @@ METRICS = {
     ),
     "clean-accuracy": Metric("clean accuracy", "leaves {value} right without an attack", leaks="none"),
     "robust-accuracy-over-central": Metric(
-        "robust accuracy above the central model's",
+        "robust accuracy over central",
         "leaves a share of the images right that differs from the central model's by {raw}",
         leaks="none",
         span=None,
     ),
     "clean-accuracy-over-central": Metric(
-        "clean accuracy above the central model's",
+        "clean accuracy over central",
         "attacks a model whose share right differs from the central model's by {raw}",
         leaks="none",
         span=None,

@@ -251,3 +251,9 @@ def test_equal_scores_have_no_interval_and_say_why():
     found = auc(np.zeros(20), np.arange(20) < 8)
     assert (found.value, found.low, found.high) == (0.5, None, None)
     assert "equal" in found.note
+
+
+def test_a_mean_on_the_only_bound_has_no_interval():
+    found = mean([0.0] * 5, bounds=(0.0, math.inf))
+    assert (found.value, found.low, found.high) == (0.0, None, None)
+    assert "bound" in found.note

@@ -45,7 +45,8 @@ def mean(values: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, m
     """A mean with its t interval, cut to `bounds`; one observation has no interval.
 
     Where all observations lie on one bound their spread says nothing; the binomial interval holds there,
-    since a bounded variable reaches its bound with at most the probability that its mean allows.
+    since a bounded variable reaches its bound with at most the probability that its mean allows. Without a
+    second bound nothing holds, and there is no interval.
     """
     array = np.asarray(values, dtype=float)
     middle = float(array.mean())
@@ -53,6 +54,8 @@ def mean(values: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, m
         return Estimate(middle, None, None, len(array))
     for bound, successes in zip(bounds, (0, len(array))):
         if (array == bound).all():
+            if math.isinf(bounds[1] - bounds[0]):
+                return Estimate(middle, None, None, len(array), "no interval: all lie on one bound")
             low, high = (
                 bounds[0] + (bounds[1] - bounds[0]) * end for end in clopper_pearson(successes, len(array))
             )

@@ -73,7 +73,7 @@ def _examined(
 ) -> list[Finding]:
     """Everything measured; `seconds` are those of the training, on one core."""
     common = common | {"source": "", "cell": "", "assumes": trained.assumes}
-    if not torch.isfinite(read_vector(trained.model)).all():
+    if _diverged(trained, images.train):
         reason = (*trained.assumes, "not estimable: the training diverged")
         common |= {"assumes": reason, "n": len(images.train), "seconds": seconds}
         return [Finding(**common, family="utility", metric="test-accuracy", value=None)]
@@ -82,6 +82,14 @@ def _examined(
         *_attacked(trained, images.test[: sizes.attacked], common, seed),
         *_curvature(trained, images, sizes, common, seed),
     ]
+
+
+def _diverged(trained: Trained, images: Images) -> bool:
+    """Whether weights, answers or losses have left the numbers that float32 can hold."""
+    if not torch.isfinite(read_vector(trained.model)).all():
+        return True
+    losses = F.cross_entropy(predict(trained.model, images.x), images.y, reduction="none")
+    return not torch.isfinite(losses).all()
 
 
 def _accuracies(

@@ -31,7 +31,7 @@ from glasshouse.models import build
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- evasion: begin -->", "<!-- evasion: end -->"
-ATTACKED, TRAINED, STEPS = 1000, 4000, 40
+ATTACKED, TRAINED, STEPS = 1000, 2000, 40
 NETWORKS = {"lenet": "LeNet", "m1": "M1"}
 
 
@@ -43,7 +43,7 @@ class Case(NamedTuple):
     epochs: int
 
 
-CASES = (Case("plain", 0.3, 3), Case("adversarial", 0.1, 6))
+CASES = (Case("plain", 0.3, 5), Case("adversarial", 0.1, 6))
 
 
 class Turn(NamedTuple):

@@ -120,7 +120,8 @@ def checkpoints(steps: int) -> list[int]:
     shares = [0.0, 0.22]
     while shares[-1] < 1:
         shares.append(shares[-1] + max(shares[-1] - shares[-2] - 0.03, 0.06))
-    return sorted({math.ceil(share * steps) for share in shares[1:] if share < 1})
+    # Rounded, as 0.57 of 100 is otherwise a little more than 57, and its ceiling 58.
+    return sorted({math.ceil(round(share * steps, 6)) for share in shares[1:] if share < 1})
 
 
 def _begin(x: Tensor, losses: Tensor, slope: Tensor, step: float) -> State:

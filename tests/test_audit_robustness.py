@@ -55,6 +55,7 @@ def test_the_difference_is_that_of_the_two_accuracies_on_the_same_images(run, ki
         assert row.value == pytest.approx(accuracy[key].value - accuracy["central", "none"].value)
         assert row.low <= row.value <= row.high
         assert row.n == 100
+        assert row.assumes == accuracy[key].assumes
 
 
 def test_models_that_agree_on_every_image_do_not_differ_and_pairing_narrows_the_interval():

@@ -51,7 +51,7 @@ def run_battery(
             if central:
                 yardstick[spec] = own
             elif own and yardstick.get(spec):
-                findings += beside_central(trial, spec, kind, own, yardstick[spec])
+                findings += beside_central(trial, spec, kind, kept, yardstick[spec])
                 apart = over_central_by_eps(own, yardstick[spec])
                 kept["robustness"] = [point | apart[point["eps"]] for point in kept["robustness"]]
             for name in CURVES:
@@ -80,9 +80,13 @@ def utility(trial: Trial) -> Finding:
 
 
 def beside_central(
-    trial: Trial, spec: str, kind: type[Access], federated: Outcomes, central: Outcomes
+    trial: Trial, spec: str, kind: type[Access], kept: dict[str, Any], central: Outcomes
 ) -> list[Finding]:
-    """By how much more of the same images the federated model gets right, with an attack and without."""
+    """By how much more of the same images the federated model gets right, with an attack and without.
+
+    What the attack was given stands in its row of the clean accuracy, without any remark on its success.
+    """
+    given = next(row["assumes"] for row in kept["rows"] if row["metric"] == "clean-accuracy")
     return [
         trial.finding(
             spec,
@@ -92,7 +96,7 @@ def beside_central(
             low=score.estimate.low,
             high=score.estimate.high,
             n=score.estimate.n,
-            assumes=("the same test images for both models",),
+            assumes=tuple(given),
         )
-        for score in over_central(federated, central)
+        for score in over_central(kept["outcomes"], central)
     ]

@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import CLASSES, make_images, make_model, make_plain_model
+from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 from torch.func import functional_call, hessian
 
@@ -64,6 +65,18 @@ def test_the_largest_eigenvalues_are_those_of_the_dense_hessian(seed, activation
     assert one.values == pytest.approx(truth[:1], rel=1e-4)
     assert three.values == pytest.approx(truth[:3], rel=1e-4)
     assert max(one.residual, three.residual) <= 1e-4
+
+
+def test_many_eigenvalues_are_those_that_scipys_eigsh_finds():
+    model, images = make_model(), make_images(40)
+    operator = Hessian(model, images)
+
+    def times(vector: np.ndarray) -> np.ndarray:
+        return operator(torch.from_numpy(vector.astype(np.float32)).reshape(-1)).numpy()
+
+    linear = LinearOperator((operator.size, operator.size), matvec=times, dtype=np.float32)
+    theirs = np.sort(eigsh(linear, k=6, which="LA", tol=1e-5, v0=np.ones(operator.size))[0])[::-1]
+    assert top_eigenvalues(model, images, count=6, tolerance=1e-4).values == pytest.approx(theirs, rel=1e-3)
 
 
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
@@ -275,12 +288,17 @@ def test_what_cannot_be_measured_is_refused_in_one_line():
     broken = deepcopy(model)
     with torch.no_grad():
         broken[1].weight[0, 0] = torch.nan
+    huge = deepcopy(model)
+    with torch.no_grad():
+        huge[1].weight.fill_(1e25)
+        huge[3].weight.fill_(1e12)
     wordy = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
     for call in (
         lambda: top_eigenvalues(broken, images),
         lambda: trace(broken, images),
         lambda: density(broken, images),
         lambda: input_curvature(broken, images),
+        lambda: top_eigenvalues(huge, images),
         lambda: top_eigenvalues(model, images[:0]),
         lambda: top_eigenvalues(wordy, images),
         lambda: top_eigenvalues(nn.Flatten(), images),

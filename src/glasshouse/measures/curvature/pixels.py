@@ -10,7 +10,7 @@ from glasshouse.errors import BadInput
 from glasshouse.learning.cpu import channels_last, laid_out
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.measures.curvature.krylov import ROUNDING
-from glasshouse.measures.curvature.product import Operator
+from glasshouse.measures.curvature.product import OVERFLOW, Operator
 from glasshouse.measures.curvature.subject import frozen_copy
 
 CHUNK = 250
@@ -44,6 +44,8 @@ def _pixel_hessian(network: nn.Module, x: Tensor, y: Tensor) -> Operator:
     x = channels_last(x).detach().requires_grad_(True)
     loss = F.cross_entropy(network(x), y, reduction="sum")
     (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+    if not gradient.isfinite().all():
+        raise BadInput(OVERFLOW)
 
     def product(vectors: Tensor) -> Tensor:
         direction = channels_last(vectors.float().view(x.shape))

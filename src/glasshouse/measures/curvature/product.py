@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
+from glasshouse.errors import BadInput
 from glasshouse.learning.cpu import laid_out
 from glasshouse.measures.curvature.graph import GraphChunk
 from glasshouse.measures.curvature.layers import LayeredChunk, leaves, plain
@@ -17,6 +18,8 @@ CHUNK = 250
 
 KEPT_BYTES = 1 << 30
 """Memory up to which what a product does not change is kept from one to the next."""
+
+OVERFLOW = "curvature: derivatives of the loss are not finite; the training diverged: lower its lr"
 
 Operator = Callable[[Tensor], Tensor]
 Chunk = LayeredChunk | GraphChunk
@@ -73,6 +76,8 @@ class Hessian:
         total = torch.zeros(self.size)
         for pieces in parts:
             total += torch.cat([piece.reshape(-1) for piece in pieces])
+        if not total.isfinite().all():
+            raise BadInput(OVERFLOW)
         return total / len(self._images)
 
     def _shaped(self, vector: Tensor) -> list[Tensor]:

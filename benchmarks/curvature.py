@@ -273,9 +273,9 @@ def report(repetitions: int) -> str:
             "|---|---|---|---|---|---|---|---|---|",
             *eigenvalues,
             "",
-            "Residuals are measured with one product more, which nobody's time includes. Ours includes copying "
-            "the model and the interval over the images. PyHessian is stopped after the first product that is "
-            "good enough, which it could not know itself.",
+            "Residuals are measured with one product more, which nobody's time includes. Ours includes "
+            "copying the model and the interval over the images. PyHessian is stopped after the first "
+            "product that is good enough, which it could not know itself.",
             "",
             "| network | one product, one thread | seconds | CPU seconds | relative error |",
             "|---|---|---|---|---|",

@@ -152,6 +152,19 @@ METRICS = {
     "top-eigenvalue": Metric(
         "top eigenvalue of the Hessian", "finds a curvature of {raw} at its sharpest", leaks="none", span=None
     ),
+    "input-eigenvalue": Metric(
+        "top eigenvalue in pixels", "finds a curvature of {raw} in pixels", leaks="none", span=None
+    ),
+    "eigenvalue-residual": Metric(
+        "relative residual of the top eigenvalue", "knows it to {raw}", leaks="none", span=None
+    ),
+    "hessian-products": Metric("Hessian-vector products", "takes {raw} products", leaks="none", span=None),
+    "train-loss": Metric(
+        "training loss", "has a loss of {raw} on its training records", leaks="none", span=None
+    ),
+    "training-time": Metric(
+        "training time, lr x steps / (1 - m)", "was trained for {raw}", leaks="none", span=None
+    ),
     "recovery-rate": Metric(
         "recovery rate",
         "rebuilds {value} training images closely enough to count (18 dB or more)",

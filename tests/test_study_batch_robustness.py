@@ -21,6 +21,7 @@ from glasshouse.studies.batch_robustness.scales import FEDERATED, ROWS, Sizes
 from glasshouse.studies.batch_robustness.settings import BENCHMARK, FIXED, SCALED, training_time
 from glasshouse.studies.batch_robustness.study import BatchRobustnessStudy
 from glasshouse.studies.batch_robustness.training import materials, started, train_central, train_federated
+from glasshouse.studies.judging import judge_flat
 from glasshouse.studies.study import Workplace
 
 BATCHES = (32, 64, 128, 256)
@@ -127,6 +128,17 @@ def test_flat_lines_are_called_flat_and_steep_ones_are_not():
     assert steep["1. LR/BS keeps PGD accuracy flat in the batch size"].verdict == "refuted"
     flatter = steep["1. LR/BS keeps PGD accuracy flatter than a fixed rate does"]
     assert flatter.verdict == "refuted: it is the other way round"
+
+
+@pytest.mark.parametrize(("slopes", "verdict"), [
+    ((0.001, 0.002, 0.003), "holds"),
+    ((0.04, 0.05, 0.06), "refuted"),
+    ((0.007, 0.009, 0.011), "not shown"),  # above 0, but by less than or more than the margin?
+    ((-0.02, 0.0, 0.02), "not shown"),
+])  # fmt: skip
+def test_flat_is_refuted_only_beyond_the_margin(slopes, verdict):
+    values = {("mnist", "m1", seed): slope for seed, slope in enumerate(slopes)}
+    assert judge_flat("flat", values, "change", margin=0.01).verdict == verdict
 
 
 def test_the_counterexample_needs_robustness_and_curvature_to_rise_together():

@@ -39,13 +39,13 @@ def judge(
 def judge_flat(
     claim: str, slopes: Mapping[Unit, float], what: str, *, margin: float, where: str = ""
 ) -> Verdict:
-    """Whether slopes are nothing: within `margin` of zero."""
+    """Whether slopes are nothing: their interval lies within `margin` of zero, or else wholly beyond it."""
     found = _over_units(slopes)
     if found is None or found.low is None or found.high is None:
         return _open(claim, slopes, where)
     within = found.low > -margin and found.high < margin
-    away = found.low > 0 or found.high < 0
-    verdict = "holds" if within else "refuted" if away else "not shown"
+    beyond = found.low > margin or found.high < -margin
+    verdict = "holds" if within else "refuted" if beyond else "not shown"
     return Verdict(claim, verdict, _reason(what, found, slopes))
 
 

@@ -8,7 +8,7 @@ from glasshouse.access import ModelAccess
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.evasion.masking import Duel, compared, stalled, unbroken
 from glasshouse.attacks.evasion.pgd import PGD
-from glasshouse.attacks.evasion.strongest import Strongest
+from glasshouse.attacks.evasion.strongest import Hunt, Strongest, Weapons
 from glasshouse.data.images import Images
 from glasshouse.learning.evaluate import accuracy
 
@@ -70,6 +70,20 @@ def test_a_lucky_image_or_two_are_no_sign():
     assert len(compared(Duel(30, 10), Duel(0, 0), nobody)) == 1
     assert len(compared(Duel(0, 0), Duel(30, 10), nobody)) == 1
     assert len(compared(Duel(0, 0), Duel(0, 0), torch.arange(200) < 20)) == 1
+
+
+def test_an_image_that_noise_fools_within_several_limits_counts_once():
+    def nobody(ball, y, positions):
+        return ball.centre.clone(), torch.zeros(len(y), dtype=torch.bool)
+
+    def everybody(ball, y, positions):
+        return ball.centre.clone(), torch.ones(len(y), dtype=torch.bool)
+
+    images, none = attacked(8), torch.zeros(8, dtype=torch.bool)
+    hunt = Hunt(images, images.x.clone(), none.clone(), none.clone())
+    for eps in LIMITS:
+        hunt.go(eps, "linf", Weapons(nobody, nobody, everybody, None))
+    assert (hunt.noise.first, hunt.noise.second) == (8, 0)
 
 
 def test_a_curve_that_stops_falling_is_a_sign():

@@ -140,7 +140,8 @@ class Hunt:
         ball, y = Ball(self.images.x[alive], eps, norm), self.images.y[alive]
         (x, many), (stepped, one), (shaken, noise) = (weapon(ball, y, alive) for weapon in weapons[:3])
         self.one_step.add(one, many)
-        self.noise.add(noise, many | one)
+        fresh = ~self.fallen[alive]  # noise that fooled an image within a smaller limit counts once
+        self.noise.add(noise[fresh], (many | one)[fresh])
         self.seen[alive[many | one]] = True
         x[one & ~many] = stepped[one & ~many]
         x[noise & ~many & ~one] = shaken[noise & ~many & ~one]

@@ -268,6 +268,7 @@ def test_ascent_moves_every_image_of_a_batch_to_a_larger_loss():
     ("pgd(norm='l1')", "pgd norm = 'l1' is unknown"),
     ("pgd(steps=0)", "pgd steps = 0"),
     ("pgd(step=0)", "pgd step = 0"),
+    ("pgd(step=1e999)", "pgd step = inf is out of range; it must be a finite number"),
     ("pgd(start='here')", "pgd start = 'here'"),
     ("pgd(start='image', restarts=2)", "pgd restarts = 2"),
     ("pgd(targets=0)", "pgd targets = 0"),
@@ -325,3 +326,14 @@ def test_examples_that_move_too_far_in_l2_are_not_scored():
     further = (images.x + 0.05).clamp(0, 1)[None]
     with pytest.raises(CannotRun, match=r"moved an image by .*, more than its eps = 0\.1"):
         score(AdversarialExamples(further, (0.1,), "l2"), truth_about(images, model))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_model_whose_answers_are_no_numbers_has_no_robust_accuracy(name):
+    model, images = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.Linear(10, 10)).eval(), attacked(20)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1e30)  # finite weights, but the answers overflow
+    evidence = run(make(name, eps=0.1), model, images)
+    with pytest.raises(CannotRun, match="not finite"):
+        score(evidence, truth_about(images, model))

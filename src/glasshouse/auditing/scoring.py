@@ -19,7 +19,7 @@ from glasshouse.attacks.evasion.ball import lengths
 from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.auditing.robustness import noisy_accuracy
 from glasshouse.auditing.truth import Truth
-from glasshouse.learning.evaluate import hits, predict
+from glasshouse.learning.evaluate import predict
 from glasshouse.learning.seeds import numpy_from
 from glasshouse.measures.epsilon import epsilon_lower_bound
 from glasshouse.measures.estimate import Estimate, mean, proportion
@@ -99,12 +99,15 @@ def _(evidence: LabelCounts, truth: Truth) -> list[Score]:
 def _(evidence: AdversarialExamples, truth: Truth) -> list[Score]:
     """At the largest limit; the blind guess is noise of the same size. Signs of masking stand beside it."""
     _check_bounds(evidence, truth.candidates.x)
-    attacked = predict(truth.model, evidence.x[-1]).argmax(1) == truth.candidates.y
-    robust = replace(_share(attacked), note="; ".join(evidence.signs) or None)
+    clean, attacked = (predict(truth.model, x) for x in (truth.candidates.x, evidence.x[-1]))
+    if clean.isnan().any() or attacked.isnan().any():
+        raise CannotRun("the model's answers are not finite numbers")
+    right, left = (logits.argmax(1) == truth.candidates.y for logits in (clean, attacked))
+    robust = replace(_share(left), note="; ".join(evidence.signs) or None)
     chance = noisy_accuracy(truth, evidence.eps[-1], evidence.norm)
     made = [
         Score("robust-accuracy", robust, chance),
-        Score("clean-accuracy", _share(hits(truth.model, truth.candidates)), None),
+        Score("clean-accuracy", _share(right), None),
     ]
     if evidence.hidden is not None:
         made.append(Score("masked-share", _share(evidence.hidden), 0.0))

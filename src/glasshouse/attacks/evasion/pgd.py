@@ -1,5 +1,6 @@
 """Projected gradient descent (Madry et al. 2018) and iterative FGSM (Kurakin et al. 2017)."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -106,8 +107,10 @@ def check_steps(attack: str, steps: object, step: object = None) -> None:
     """Refuse a number of steps below one and a step that leads nowhere."""
     if steps is not None:
         check_whole(attack, "steps", steps, 1)
-    if step is not None and (isinstance(step, bool) or not isinstance(step, int | float) or not step > 0):
-        raise BadInput(f"{attack} step = {step!r} is out of range; it must be above 0")
+    if step is None:
+        return
+    if isinstance(step, bool) or not isinstance(step, int | float) or not 0 < step < math.inf:
+        raise BadInput(f"{attack} step = {step!r} is out of range; it must be a finite number above 0")
 
 
 def climb(

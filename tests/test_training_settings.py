@@ -134,6 +134,8 @@ def test_adversarial_training_refuses_options_out_of_range():
     for spec in (
         "adversarial-training(eps=0)",
         "adversarial-training(eps=2)",
+        "adversarial-training(eps=True)",
+        "adversarial-training(eps=(0.1, 0.2))",
         "adversarial-training(steps=0)",
     ):
         with pytest.raises(BadInput, match="out of range"):

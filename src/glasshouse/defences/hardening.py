@@ -22,9 +22,10 @@ class AdversarialTraining(Defence):
     steps: int = 7
 
     def __post_init__(self) -> None:
-        if not 0 < self.eps <= 1:
+        is_number = isinstance(self.eps, int | float) and not isinstance(self.eps, bool)
+        if not is_number or not 0 < self.eps <= 1:
             raise BadInput(
-                f"adversarial-training eps = {self.eps} is out of range; it must lie above 0 and up to 1"
+                f"adversarial-training eps = {self.eps!r} is out of range; it must lie above 0 and up to 1"
             )
         check_whole("adversarial-training", "steps", self.steps, 1)
 

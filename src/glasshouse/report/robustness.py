@@ -132,7 +132,7 @@ class Comparison:
         if clean.verdict == "federated lower":
             points = _points(clean.difference)
             return f"Part of that is plain accuracy: the difference without an attack is {points}."
-        return "Without an attack it is not shown to be worse, so plain accuracy does not explain that."
+        return "Without an attack it is not shown to be worse: plain accuracy need not be the reason."
 
     def _sharpness(self) -> str:
         pair = next((pair for pair in self.pairs if pair.metric == "top-eigenvalue"), None)

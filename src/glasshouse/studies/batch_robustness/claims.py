@@ -144,7 +144,7 @@ def _training_time(measured: Measured) -> list[Verdict]:
 
 
 def _costs(measured: Measured, division: str, rival: str, quantity: Quantity) -> dict[Unit, float]:
-    """Federated minus central, averaged over the numbers of clients, for each setting and seed."""
+    """Federated minus central, averaged over settings and numbers of clients, for each seed."""
     gathered: dict[Unit, list[float]] = {}
     for line in measured.lines("federated"):
         central = Line("grid", line.data, line.model, line.setting)
@@ -178,11 +178,9 @@ def _kept(measured: Measured, setting: str, other: str, quantity: Quantity) -> d
     """The same for robust accuracy as a share of clean accuracy."""
 
     def gain(after: float, before: float, clean_after: float, clean_before: float) -> float:
-        return after / max(clean_after, after) - before / max(clean_before, before)
+        return _quotient(after, clean_after) - _quotient(before, clean_before)
 
-    return _averaged(
-        _pairs(measured, setting, other, quantity, gain) if quantity.attack else {}  # shares need an attack
-    )
+    return _averaged(_pairs(measured, setting, other, quantity, gain))
 
 
 def _pairs(
@@ -197,9 +195,7 @@ def _pairs(
         for batch in measured.batches(line):
             values = [measured.at(own, batch, q) for q in (quantity, CLEAN) for own in (rival, line)]
             for seed in sorted(set.intersection(*(set(own) for own in values))):
-                compared = compare(*(own[seed] for own in values)) if all(values[2:]) else None
-                if compared is not None:
-                    made[line.data, line.model, batch, seed] = compared
+                made[line.data, line.model, batch, seed] = compare(*(own[seed] for own in values))
     return made
 
 
@@ -208,6 +204,11 @@ def _averaged(pairs: Mapping[tuple[str, str, int, int], float]) -> dict[Unit, fl
     for (data, model, _, seed), value in pairs.items():
         gathered.setdefault((data, model, seed), []).append(value)
     return {unit: float(np.mean(values)) for unit, values in gathered.items()}
+
+
+def _quotient(robust: float, clean: float) -> float:
+    """The share of right images that survive; attacks take a part of the test images, so it is cut at 1."""
+    return min(1.0, robust / clean) if clean else 0.0
 
 
 def _wins(measured: Measured, setting: str, other: str, quantity: Quantity) -> str:

@@ -24,6 +24,7 @@ from glasshouse.auditing.robustness import curve
 from glasshouse.auditing.scoring import score
 from glasshouse.auditing.truth import Truth
 from glasshouse.data.images import Images
+from glasshouse.data.sources import load
 from glasshouse.errors import BadInput
 from glasshouse.learning.evaluate import accuracy, hits
 
@@ -224,8 +225,8 @@ def test_a_targeted_attack_ends_in_the_likeliest_wrong_class():
 def test_pgd_leaves_what_foolbox_leaves(random, eps):
     foolbox = pytest.importorskip("foolbox")
     ep = pytest.importorskip("eagerpy")
-    model, images = honest("mlp", 0.1), attacked(500)
-    begun = starts(Ball(images.x, eps), images.x.shape, torch.arange(500), draw_seed(rng()), 0)
+    model, images = honest("mlp", 0.1), load("digits").train[:1000]
+    begun = starts(Ball(images.x, eps), images.x.shape, torch.arange(1000), draw_seed(rng()), 0)
 
     class SameStart(foolbox.attacks.LinfPGD):
         def get_random_start(self, x0, epsilon):

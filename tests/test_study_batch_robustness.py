@@ -193,6 +193,33 @@ def test_lines_know_slopes_and_correlations_and_the_page_draws_them():
     assert all(len(row) == len(table.columns) for table in tables(measured) for row in table.rows)
 
 
+def test_models_that_learned_nothing_are_named_and_left_out():
+    rows = _findings({"lr": (-0.04, 0.5)}, data=("mnist",), models=("m1",))
+    cell = "grid/mnist/m1/lr/256"
+    dead = dataclasses.replace(
+        next(row for row in rows if row.cell == cell and row.metric == "test-accuracy"), low=0.09, chance=0.1
+    )
+    rows = [dead if (row.cell, row.metric, row.seed) == (cell, "test-accuracy", 0) else row for row in rows]
+    measured = Measured(rows)
+    assert measured.collapsed == [(cell, 0)]
+    assert sorted(measured.at(Line("grid", "mnist", "m1", "lr"), 256, TOP)) == [1, 2]
+    first, *_ = verdicts(measured)
+    assert first.verdict == "refuted"
+    assert "1 of 12" in first.reason
+
+
+def test_nothing_is_compared_where_an_attack_leaves_nothing():
+    rows = [
+        dataclasses.replace(row, value=0.01) if row.attack == attack_name("pgd", 0.3) else row
+        for row in _findings({"lr-bs": (0.0, 0.0)})
+    ]
+    found = {own.claim: own for own in verdicts(Measured(rows))}
+    flat = found["1. LR/BS keeps PGD accuracy flat in the batch size"]
+    assert flat.verdict == "open"
+    assert "not compared" in flat.reason
+    assert found["1. LR/BS keeps FGSM accuracy flat in the batch size"].verdict == "holds"
+
+
 def test_what_goes_with_time_is_told_from_what_goes_with_the_batch_and_momentum():
     rng = np.random.default_rng(0)
     time, batch = rng.uniform(0, 6, 60), rng.integers(5, 11, 60).astype(float)

@@ -10,7 +10,7 @@ from glasshouse.learning.evaluate import CHUNK
 
 
 def recount_statistics(model: nn.Module, images: Images) -> bool:
-    """Replace the running mean and variance of batch norm by those over `images`; whether there were any.
+    """Replace batch norm's statistics by their mean over chunks of `images`; says whether there were any.
 
     Running averages lag behind by tens of steps: after a short training with large batches they still hold
     much of their start, and the model in eval mode is another one than was trained.

@@ -122,7 +122,9 @@ class Comparison:
 
     def _elsewhere(self) -> str:
         worse = self._worse_within()
-        return f"Within eps {listed(worse)} it keeps less by more than luck." if worse else ""
+        if not worse:
+            return ""
+        return f"Within eps {listed(worse)} it keeps less, as far as one interval of several can show."
 
     def _plain_accuracy(self) -> str:
         """Whether the model is less accurate to begin with, which is no matter of robustness."""

@@ -67,16 +67,14 @@ class PGD(Attack):
         def assault(ball: Ball, y: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
             step = self.step or travel * ball.eps / steps
             ranks = min(self.targets, images.classes - 1) if self.targeted else 1
-            likely = (
-                frozen.answers(ball.centre).scatter(1, y[:, None], -torch.inf).argsort(1, descending=True)
-            )
+            likely = _wrong_classes(frozen.answers(ball.centre), y) if self.targeted else None
 
             def go(number: int, ball: Ball, y: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
                 restart, rank = divmod(number, ranks)
                 x = ball.centre
                 if self.start == "random":
                     x = starts(ball, images.x.shape, positions[which], seed, restart)
-                aims, loss = (likely[which, rank], attraction) if self.targeted else (y, cross_entropy)
+                aims, loss = (y, cross_entropy) if likely is None else (likely[which, rank], attraction)
                 return climb(frozen, ball, x, y, aims, loss, step=step, steps=steps)
 
             return in_turn(self.restarts * ranks, ball, y, go)
@@ -111,6 +109,11 @@ def check_steps(attack: str, steps: object, step: object = None) -> None:
         return
     if isinstance(step, bool) or not isinstance(step, int | float) or not 0 < step < math.inf:
         raise BadInput(f"{attack} step = {step!r} is out of range; it must be a finite number above 0")
+
+
+def _wrong_classes(logits: Tensor, y: Tensor) -> Tensor:
+    """All classes, the likeliest wrong one first and the right one last, shape (N, classes)."""
+    return logits.scatter(1, y[:, None], -torch.inf).argsort(1, descending=True)
 
 
 def climb(

@@ -3,6 +3,7 @@
 Models of one data set, network and seed share their images and first weights, so they are compared in pairs.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -23,6 +24,7 @@ from glasshouse.studies.batch_robustness.measured import (
 from glasshouse.studies.judging import Unit, judge, judge_flat
 from glasshouse.studies.study import Verdict
 
+COMPARED = "lines where an attack leaves under 5% at every batch size are not compared"
 COUNTEREXAMPLE = ("fashion-mnist", "stdcnn")
 ROBUST = (FGSM, PGD, WEAK_FGSM, WEAK_PGD)
 MOMENTUM = {"lr": "lr-m0.9", "lr-bs": "lr-bs-m0.9"}
@@ -31,6 +33,7 @@ MOMENTUM = {"lr": "lr-m0.9", "lr-bs": "lr-bs-m0.9"}
 def verdicts(measured: Measured) -> list[Verdict]:
     """A verdict on each claim, for each quantity that it is about."""
     return [
+        *_learning(measured),
         *_flatness(measured),
         *_counterexample(measured),
         *_explanation(measured),
@@ -40,6 +43,17 @@ def verdicts(measured: Measured) -> list[Verdict]:
     ]
 
 
+def _learning(measured: Measured) -> list[Verdict]:
+    """Models that say nothing about robustness, and are in none of the comparisons below."""
+    if not measured.collapsed:
+        return []
+    claim = "0. Every model learns more than its most frequent class"
+    counts = Counter(cell.rpartition("/")[0] for cell, _ in measured.collapsed)
+    named = ", ".join(f"{count} of {line}" for line, count in counts.items())
+    reason = f"{len(measured.collapsed)} of {measured.models} did not, and are left out below: {named}"
+    return [Verdict(claim, "refuted", reason)]
+
+
 def _flatness(measured: Measured) -> list[Verdict]:
     """Claim 1, and the weaker one that LR/BS is at least flatter than LR."""
     made = []
@@ -47,12 +61,13 @@ def _flatness(measured: Measured) -> list[Verdict]:
         slopes = _slopes(measured, "lr-bs", quantity)
         claim = f"1. LR/BS keeps {_named(quantity)} flat in the batch size"
         what = f"change with each doubling (flat: within {quantity.margin:g})"
-        made.append(judge_flat(claim, slopes, what, margin=quantity.margin))
+        made.append(judge_flat(claim, slopes, what, margin=quantity.margin, where=COMPARED))
     for quantity in (CLEAN, *ROBUST, TOP):
         fixed, scaled = (_slopes(measured, setting, quantity) for setting in ("lr", "lr-bs"))
         gains = {unit: abs(fixed[unit]) - abs(scaled[unit]) for unit in fixed if unit in scaled}
         claim = f"1. LR/BS keeps {_named(quantity)} flatter than a fixed rate does"
-        made.append(judge(claim, gains, "steepness under LR minus that under LR/BS, each doubling"))
+        what = "steepness under LR minus that under LR/BS, each doubling"
+        made.append(judge(claim, gains, what, where=COMPARED))
     return made
 
 
@@ -67,10 +82,12 @@ def _counterexample(measured: Measured) -> list[Verdict]:
         longer = " when trained four times as long" if kind == "longer" else ""
         for quantity in (*ROBUST, TOP):
             slopes = {
-                (line.data, line.model, seed): own for seed, own in measured.slopes(line, quantity).items()
+                (line.data, line.model, seed): own
+                for seed, own in measured.slopes(line, quantity).items()
+                if not measured.spent(line, quantity)
             }
             claim = f"2. StdCNN on Fashion-MNIST under LR: {_named(quantity)} rises with the batch{longer}"
-            made.append(judge(claim, slopes, "change with each doubling"))
+            made.append(judge(claim, slopes, "change with each doubling", where=COMPARED))
     return made
 
 
@@ -81,11 +98,12 @@ def _explanation(measured: Measured) -> list[Verdict]:
         rows: dict[tuple[str, str], list[float]] = {}
         for line in measured.lines("grid"):
             found = measured.correlation(line, TOP, quantity).value
-            if found is not None:
+            if found is not None and not measured.spent(line, quantity):
                 rows.setdefault((line.data, line.model), []).append(-found)
         values = {(data, model, 0): float(np.mean(own)) for (data, model), own in rows.items()}
         claim = f"2. Where curvature is higher along the batch sizes, {_named(quantity)} is lower"
-        made.append(judge(claim, values, "minus the rank correlation, averaged over a row's settings"))
+        what = "minus the rank correlation, averaged over a row's settings"
+        made.append(judge(claim, values, what, where=COMPARED))
     return made
 
 
@@ -100,11 +118,12 @@ def _momentum(measured: Measured) -> list[Verdict]:
         for quantity in ROBUST:
             claim = f"4. Momentum 0.9 raises {_named(quantity)} under {how}"
             gains = _gains(measured, setting, other, quantity)
-            made.append(judge(claim, gains, "gain in accuracy" + _wins(measured, setting, other, quantity)))
+            what = "gain in accuracy" + _wins(measured, setting, other, quantity)
+            made.append(judge(claim, gains, what, where=COMPARED))
     for quantity in (PGD, WEAK_PGD):
         kept = _kept(measured, "lr", "lr-m0.9", quantity)
-        claim = f"4. Momentum 0.9 raises {_named(quantity)} under LR, of the images classified right"
-        made.append(judge(claim, kept, "gain in the share that survives"))
+        claim = f"4. Momentum 0.9 raises {_named(quantity)} under LR, relative to clean accuracy"
+        made.append(judge(claim, kept, "gain in that share", where=COMPARED))
     return made
 
 
@@ -131,7 +150,7 @@ def _training_time(measured: Measured) -> list[Verdict]:
     for quantity in (CLEAN, PGD, WEAK_PGD, TOP):
         claim = f"6. Training time, lr x steps / (1 - m), explains {_named(quantity)} better than batch size"
         gains = explained(measured, quantity, Points.gain_of_time)
-        made.append(judge(claim, gains, "difference of the shares of variance explained"))
+        made.append(judge(claim, gains, "difference of the shares of variance that each explains alone"))
     for quantity in (WEAK_FGSM, WEAK_PGD, TOP):
         claim = f"6. At equal training time a larger batch leaves {_named(quantity)} as it is"
         what = f"change with each doubling (flat: within {quantity.margin:g})"
@@ -164,7 +183,7 @@ def _slopes(measured: Measured, setting: str, quantity: Quantity) -> dict[Unit, 
     return {
         (line.data, line.model, seed): own
         for line in measured.lines("grid")
-        if line.setting == setting
+        if line.setting == setting and not measured.spent(line, quantity)
         for seed, own in measured.slopes(line, quantity).items()
     }
 
@@ -192,6 +211,8 @@ def _pairs(
         if line.setting != setting:
             continue
         rival = Line(line.kind, line.data, line.model, other)
+        if measured.spent(line, quantity) and measured.spent(rival, quantity):
+            continue
         for batch in measured.batches(line):
             values = [measured.at(own, batch, q) for q in (quantity, CLEAN) for own in (rival, line)]
             for seed in sorted(set.intersection(*(set(own) for own in values))):

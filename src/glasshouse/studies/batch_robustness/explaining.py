@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glasshouse.studies.batch_robustness.measured import Line, Measured, Quantity
-from glasshouse.studies.batch_robustness.settings import TIME
+from glasshouse.studies.batch_robustness.settings import BENCHMARK, BY_NAME, TIME
 from glasshouse.studies.judging import Unit
 
 DEGREE = 3
@@ -47,9 +47,9 @@ class Points:
         """The change with each doubling of the batch, at equal time and momentum."""
         return self._beside_time()[0]
 
-    def by_momentum(self) -> float:
-        """The change by momentum 0.9, at equal time and batch."""
-        return self._beside_time()[1]
+    def by_momentum(self) -> float | None:
+        """The change by momentum 0.9, at equal time and batch; none where all have it or none has."""
+        return self._beside_time()[1] if np.ptp(self.heavy) else None
 
     def _beside_time(self) -> tuple[float, float]:
         columns = np.column_stack([_powers(self.time), self.batch, self.heavy])
@@ -57,31 +57,41 @@ class Points:
         return float(coefficients[-2]), float(coefficients[-1])
 
 
-def explained(measured: Measured, quantity: Quantity, says: Callable[[Points], float]) -> dict[Unit, float]:
-    """`says` of each row and seed with enough models of different times, batches and momenta."""
+def explained(
+    measured: Measured, quantity: Quantity, says: Callable[[Points], float | None]
+) -> dict[Unit, float]:
+    """`says` of each row and seed with enough models of different times and batches.
+
+    The benchmark is left out: its momentum always comes with a falling rate, and would be taken for it.
+    """
     made = {}
     for data, model in measured.rows("grid"):
-        lines = [line for line in measured.lines("grid") if (line.data, line.model) == (data, model)]
+        lines = [
+            line
+            for line in measured.lines("grid")
+            if (line.data, line.model) == (data, model) and line.setting != BENCHMARK.name
+        ]
         for seed in measured.seeds:
             points = _gathered(measured, lines, quantity, seed)
-            if points is not None:
-                made[data, model, seed] = says(points)
+            found = says(points) if points is not None else None
+            if found is not None:
+                made[data, model, seed] = found
     return made
 
 
 def _gathered(measured: Measured, lines: Sequence[Line], quantity: Quantity, seed: int) -> Points | None:
-    rows = []
+    rows = set()  # LR and LR/BS are the same where the batch is 64
     for line in lines:
-        heavy = line.setting.endswith(f"m{HEAVY}") or line.setting == "benchmark"
+        heavy = BY_NAME[line.setting].momentum == HEAVY
         for batch in measured.batches(line):
             time = measured.by_seed(f"{line.head}/{batch}", None, TIME).get(seed)
             value = measured.at(line, batch, quantity).get(seed)
             if time is not None and value is not None:
-                rows.append((math.log2(time), math.log2(batch), float(heavy), value))
+                rows.add((round(math.log2(time), 9), math.log2(batch), float(heavy), value))
     if len(rows) < FEWEST:
         return None
-    table = np.array(rows)
-    if any(np.ptp(table[:, column]) == 0 for column in range(4)):
+    table = np.array(sorted(rows))
+    if any(np.ptp(table[:, column]) == 0 for column in (0, 1, 3)):
         return None
     return Points(*table.T)
 

@@ -1,8 +1,10 @@
 """What the finished cells hold, as lines: a number at each batch size, seed by seed."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from glasshouse.findings import Finding
 from glasshouse.measures.estimate import Estimate, mean
 from glasshouse.measures.trends import rank_correlation, slope
 from glasshouse.studies import measured
@@ -10,6 +12,8 @@ from glasshouse.studies.batch_robustness.cells import EPS, attack_name
 
 COLOUR = "cifar"
 """How the names of data sets in colour begin."""
+SPENT = 0.05
+"""Accuracy below which an attack has left nothing to compare."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,18 @@ class Line:
 
 
 class Measured(measured.Measured):
-    """Looks findings up by line, batch size and seed."""
+    """Looks findings up by line, batch size and seed.
+
+    Models that have learned nothing are left out and named in `collapsed`: one that always says the same
+    class keeps that share of right answers under any attack, and would pass for robust.
+    """
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        rows = list(findings)
+        everyone = {(row.cell, row.seed) for row in rows}
+        self.collapsed = sorted({(row.cell, row.seed or 0) for row in rows if _collapsed(row)})
+        self.models = len(everyone)
+        super().__init__(row for row in rows if (row.cell, row.seed or 0) not in set(self.collapsed))
 
     def lines(self, *kinds: str) -> list[Line]:
         """The lines that have finished cells, in order."""
@@ -93,6 +108,12 @@ class Measured(measured.Measured):
         values = list(self.at(line, batch, quantity).values())
         return mean(values, bounds=(0.0, 1.0)) if len(values) > 1 else found
 
+    def spent(self, line: Line, quantity: Quantity) -> bool:
+        """Whether an attack leaves so little at every batch size that nothing can be compared."""
+        found = [self.over_seeds(line, batch, quantity) for batch in self.batches(line)]
+        left = [own.value for own in found if own is not None and own.value is not None]
+        return quantity.attack is not None and all(value < SPENT for value in left)
+
     def slopes(self, line: Line, quantity: Quantity) -> dict[int, float]:
         """The change with each doubling of the batch size, for each seed with at least 3 sizes."""
         points = self._points(line, quantity)
@@ -120,3 +141,10 @@ class Measured(measured.Measured):
             for batch in self.batches(line)
             for seed, value in self.at(line, batch, quantity).items()
         ]
+
+
+def _collapsed(row: Finding) -> bool:
+    """Whether a model is no better than always saying the most frequent class, or its training diverged."""
+    if row.metric != "test-accuracy":
+        return False
+    return row.value is None or (row.low is not None and row.chance is not None and row.low <= row.chance)

@@ -6,7 +6,6 @@ from typing import Literal
 from glasshouse.studies.batch_robustness.settings import (
     ADVERSARIAL,
     ALL,
-    BENCHMARK,
     FIXED,
     FIXED_MOMENTUM,
     MAIN,
@@ -98,7 +97,5 @@ ROWS = {
 FEDERATED = {
     "smoke": Federated("digits", "stdcnn", (FIXED,), PARTITIONS, (4, 16), 16, DIGITS),
     "laptop": Federated("fashion-mnist", "stdcnn", (FIXED, SCALED), PARTITIONS, (2, 8, 32), 32, SMALL),
-    "paper": Federated(
-        "fashion-mnist", "stdcnn", (FIXED, SCALED, BENCHMARK), PARTITIONS, (2, 8, 32, 128), 64, PAPER
-    ),
+    "paper": Federated("fashion-mnist", "stdcnn", (FIXED, SCALED), PARTITIONS, (2, 8, 32, 128), 64, PAPER),
 }

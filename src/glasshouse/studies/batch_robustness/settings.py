@@ -57,6 +57,7 @@ ADVERSARIAL = Setting("adversarial", momentum=0.9, adversarial=0.1)
 
 MAIN = (FIXED, SCALED, BENCHMARK)
 ALL = (*MAIN, *FIXED_MOMENTUM, SCALED_MOMENTUM)
+BY_NAME = {setting.name: setting for setting in (*ALL, ADVERSARIAL)}
 WORDS = {
     "lr": "LR",
     "lr-bs": "LR/BS",

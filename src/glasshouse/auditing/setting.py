@@ -97,6 +97,7 @@ class AttackTable(Table):
     defences: Names = (
         "gaussian-noise(std=0.05)",
         "laplacian-noise(scale=0.05)",
+        "pruning(fraction=0.7)",
         "pruning(fraction=0.95)",
         "pruning(fraction=0.99)",
         "clipping(norm=1.0)",
@@ -140,7 +141,14 @@ EXAMPLE = Setting(
             "saturated-head",
             "scale-mia-peeled(steps=250,rounds=2)",
             "mandrake",
-        )
+        ),
+        defences=(
+            "gaussian-noise(std=0.05)",
+            "pruning(fraction=0.95)",
+            "pruning(fraction=0.99)",
+            "clipping(norm=1.0)",
+            "clipping(norm=1.0)+gaussian-noise(std=0.05)",
+        ),
     ),
 )
 """The embedded example: handwritten digits in ten unequal hands, few enough to be learned by heart."""

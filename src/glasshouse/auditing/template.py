@@ -63,7 +63,6 @@ attacks = [
 # Each is trained in and attacked like the undefended model; join several with +.
 defences = [
     "gaussian-noise(std=0.05)",
-    "laplacian-noise(scale=0.05)",
     "pruning(fraction=0.95)",
     "pruning(fraction=0.99)",
     "clipping(norm=1.0)",

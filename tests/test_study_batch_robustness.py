@@ -104,6 +104,20 @@ def test_a_cell_measures_accuracy_robustness_and_curvature(tmp_path):
     assert named[None, "top-eigenvalue"].low < named[None, "top-eigenvalue"].value
 
 
+def test_settings_that_come_to_the_same_training_share_one_model(tmp_path, monkeypatch):
+    from glasshouse.studies.batch_robustness import cells
+
+    trained = []
+    train = cells.train_central
+    monkeypatch.setattr(cells, "train_central", lambda *given: trained.append(given[1].name) or train(*given))
+    row = dataclasses.replace(ROWS["smoke"][0], model="lenet", sizes=TINY)
+    with Engine(1) as engine, Progress(quiet=True) as progress:
+        place = Workplace(engine, 0, tmp_path / "own", tmp_path / "shared", progress)
+        found = [cells.central_cell(row, setting, 64, place) for setting in (FIXED, SCALED, BENCHMARK)]
+    assert trained == ["lr", "benchmark"]
+    assert found[0] == found[1] != found[2]
+
+
 def test_a_training_that_diverges_says_so(tmp_path, monkeypatch):
     from glasshouse.studies.batch_robustness import cells
 

@@ -1,6 +1,7 @@
 """What is measured of each model: accuracy, clean and attacked, and curvature in weights and in pixels."""
 
 import time
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,13 +14,14 @@ from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.evasion.fgsm import FGSM
 from glasshouse.attacks.evasion.pgd import PGD
 from glasshouse.data.images import Images
-from glasshouse.findings import Finding
+from glasshouse.findings import Finding, from_row, rows
 from glasshouse.learning.evaluate import hits, predict
 from glasshouse.learning.layout import read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.measures.curvature import input_curvature, top_eigenvalues
 from glasshouse.measures.estimate import Estimate, mean, proportion
+from glasshouse.store import read_json, write_json
 from glasshouse.studies.batch_robustness.scales import Federated, Row, Sizes
 from glasshouse.studies.batch_robustness.settings import TIME, Setting, training_time
 from glasshouse.studies.batch_robustness.training import (
@@ -39,7 +41,17 @@ TOLERANCE = 3e-3
 
 
 def central_cell(row: Row, setting: Setting, batch: int, place: Workplace) -> list[Finding]:
-    """A model trained in one place."""
+    """A model trained in one place; settings that come to the same training share one model."""
+    recipe = setting.recipe(batch, row.sizes.epochs, row.sizes.precision)
+    rates = [recipe.lr_at(epoch, recipe.epochs) for epoch in range(recipe.epochs)]
+    same = f"{row.data} {row.model} {row.sizes} {batch} {recipe.momentum} {setting.adversarial} {rates}"
+    file = place.shared / "models" / f"{zlib.crc32(same.encode()):08x}-seed-{place.seed}.json"
+    if not file.exists():
+        write_json(file, rows(_central(row, setting, batch, place)))
+    return [from_row(own) for own in read_json(file)]
+
+
+def _central(row: Row, setting: Setting, batch: int, place: Workplace) -> list[Finding]:
     began = time.process_time()
     trained = train_central(row, setting, batch, place.seed)
     seconds = time.process_time() - began
@@ -73,7 +85,7 @@ def _examined(
 ) -> list[Finding]:
     """Everything measured; `seconds` are those of the training, on one core."""
     common = common | {"source": "", "cell": "", "assumes": trained.assumes}
-    if _diverged(trained, images.train):
+    if _diverged(trained, images.curved):
         reason = (*trained.assumes, "not estimable: the training diverged")
         common |= {"assumes": reason, "n": len(images.train), "seconds": seconds}
         return [Finding(**common, family="utility", metric="test-accuracy", value=None)]

@@ -12,12 +12,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
+from page import fill
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jvp
@@ -38,8 +38,6 @@ try:
 except ImportError:
     sys.exit("benchmarks/curvature.py compares with PyHessian: pip install --no-deps pyhessian")
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- curvature: begin -->", "<!-- curvature: end -->"
 NETWORKS = {"stdcnn": "StdCNN", "lenet": "LeNet"}
 IMAGES, TRAINED, THREADS = 2000, 6000, (1, 2)
 LOOSE, TIGHT = 3e-3, 1e-5
@@ -293,10 +291,7 @@ def main() -> None:
         measured = report(parser.parse_args().repetitions)
     except BadInput as error:
         sys.exit(str(error))
-    print(measured)
-    page = PAGE.read_text()
-    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{measured}\n\n{END}{after}")
+    fill("curvature", measured)
 
 
 if __name__ == "__main__":

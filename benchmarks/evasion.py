@@ -9,13 +9,13 @@ import os
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import eagerpy as ep
 import foolbox
 import torch
 import torch.nn.functional as F
+from page import fill
 from torch import Tensor, nn
 
 from glasshouse.access import ModelAccess
@@ -29,8 +29,6 @@ from glasshouse.data.sources import load
 from glasshouse.learning.evaluate import hits
 from glasshouse.models import build
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- evasion: begin -->", "<!-- evasion: end -->"
 ATTACKED, TRAINED, STEPS = 1000, 2000, 40
 NETWORKS = {"lenet": "LeNet", "m1": "M1"}
 
@@ -167,10 +165,7 @@ def main() -> None:
     )
     parser.add_argument("--repetitions", type=int, default=5, help="how often each contestant has its turn")
     measured = report(parser.parse_args().repetitions)
-    print(measured)
-    page = PAGE.read_text()
-    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{measured}\n\n{END}{after}")
+    fill("evasion", measured)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from page import fill
 from processes import memory
 from task import Shape, write_task
 from torch import nn
@@ -31,8 +32,6 @@ from glasshouse.models import build
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-PAGE = ROOT / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 FLOWER = ROOT / ".venv-flower"
 WORKERS = 2
 
@@ -117,10 +116,7 @@ def main() -> None:
     say("memory against the number of clients")
     parts.append(growth())
     measured = "\n\n".join(parts)
-    print(measured)
-    page = PAGE.read_text()
-    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{measured}\n\n{END}{after}")
+    fill("measured", measured)
 
 
 def install_flower() -> None:

@@ -11,16 +11,14 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from page import fill
 
 from glasshouse.federation.channels.secure import Secure
 from glasshouse.federation.updates import Update
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- secagg: begin -->", "<!-- secagg: end -->"
 CLIENTS, PARAMETERS = (10, 25, 50, 100), 100_000
 FEW, LENGTHS = 10, (10_000, 100_000, 1_000_000, 10_000_000)
 DROPPING = Secure(dropout_before=0.1, dropout_after=0.2)
@@ -92,10 +90,7 @@ def main() -> None:
     )
     parser.add_argument("--repetitions", type=int, default=3, help="how many rounds are timed of each size")
     measured = report(parser.parse_args().repetitions)
-    print(measured)
-    page = PAGE.read_text()
-    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{measured}\n\n{END}{after}")
+    fill("secagg", measured)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from page import fill
 from processes import memory
 
 from glasshouse.data.images import Images
@@ -25,8 +25,6 @@ from glasshouse.learning.layout import read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.models import build
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- shadows: begin -->", "<!-- shadows: end -->"
 WORKERS, THREADS, MODELS = 2, 2, 8
 IMAGES, TRAINED = 4000, 2000
 RECIPE = Recipe(epochs=5, batch_size=32, lr=0.05)
@@ -144,10 +142,7 @@ def main() -> None:
         print(json.dumps(CONTESTANTS[given.contestant](given.network, given.models)))
         return
     measured = compare(given.repetitions)
-    print(measured)
-    page = PAGE.read_text()
-    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{measured}\n\n{END}{after}")
+    fill("shadows", measured)
 
 
 if __name__ == "__main__":

@@ -71,11 +71,8 @@ def utility(trial: Trial) -> Finding:
         defence=trial.defence,
         strategy=trial.strategy,
         metric="test-accuracy",
-        value=share.value,
-        low=share.low,
-        high=share.high,
+        **share.entries(),
         chance=majority,
-        n=share.n,
     )
 
 
@@ -92,10 +89,7 @@ def beside_central(
             spec,
             kind,
             metric=score.metric,
-            value=score.estimate.value,
-            low=score.estimate.low,
-            high=score.estimate.high,
-            n=score.estimate.n,
+            **score.estimate.entries(),
             assumes=tuple(given),
         )
         for score in over_central(kept["outcomes"], central)

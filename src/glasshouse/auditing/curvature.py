@@ -40,10 +40,7 @@ def _finding(trial: Trial) -> Finding:
         defence=trial.defence,
         strategy=trial.strategy,
         metric="top-eigenvalue",
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        n=estimate.n,
+        **estimate.entries(),
         assumes=(f"the mean loss over {share} training images, the same for every model", effort),
     )
 

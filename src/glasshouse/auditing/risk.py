@@ -28,12 +28,4 @@ def risks(evidence: Evidence, truth: Truth) -> list[dict[str, Any]]:
 def _risk(kind: str, index: int, scores: np.ndarray, inside: np.ndarray, truth: Truth) -> dict[str, Any]:
     chosen = inside | ~truth.member
     found = auc(scores[chosen], inside[chosen])
-    return {
-        "kind": kind,
-        "index": index,
-        "value": found.value,
-        "low": found.low,
-        "high": found.high,
-        "chance": 0.5,
-        "n": found.n,
-    }
+    return found.entries() | {"kind": kind, "index": index, "chance": 0.5}

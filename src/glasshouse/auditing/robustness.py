@@ -39,6 +39,4 @@ def noisy_accuracy(truth: Truth, eps: float, norm: Norm) -> float:
 
 
 def _entry(eps: float, right: Tensor, chance: float) -> dict[str, Any]:
-    found = proportion(int(right.sum()), len(right))
-    limits = {"eps": eps, "value": found.value, "low": found.low, "high": found.high}
-    return limits | {"chance": chance, "n": found.n}
+    return proportion(int(right.sum()), len(right)).entries() | {"eps": eps, "chance": chance}

@@ -60,13 +60,9 @@ class Examination:
     def entries(self, score: Score) -> dict[str, Any]:
         """What a finding says of one of its scores."""
         estimate = score.estimate
-        return {
+        return estimate.entries() | {
             "metric": score.metric,
-            "value": estimate.value,
-            "low": estimate.low,
-            "high": estimate.high,
             "chance": score.chance,
-            "n": estimate.n,
             "assumes": self.granted + ((estimate.note,) if estimate.note else ()),
             "seconds": self.seconds,
         }
@@ -183,10 +179,7 @@ class Trial:
             spec,
             kind,
             metric="vet-alarm",
-            value=share.value,
-            low=share.low,
-            high=share.high,
-            n=share.n,
+            **share.entries(),
             assumes=tuple(reasons.values()),
         )
         return dataclasses.replace(row, family="vetting")

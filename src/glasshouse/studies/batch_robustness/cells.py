@@ -172,14 +172,7 @@ def _time(recipe: Recipe, images: int, common: dict[str, Any]) -> Finding:
 
 def _entries(estimate: Estimate, metric: str, common: dict[str, Any]) -> dict[str, Any]:
     noted = (*common["assumes"], estimate.note) if estimate.note else common["assumes"]
-    return common | {
-        "metric": metric,
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "n": estimate.n,
-        "assumes": noted,
-    }
+    return common | estimate.entries() | {"metric": metric, "assumes": noted}
 
 
 def _shaken(images: Images, limits: tuple[float, ...], rng: torch.Generator) -> list[Tensor]:

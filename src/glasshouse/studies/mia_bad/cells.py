@@ -94,10 +94,7 @@ def fitting(trial: Trial) -> list[Finding]:
             strategy=trial.strategy,
             defence="none",
             metric=metric,
-            value=estimate.value,
-            low=estimate.low,
-            high=estimate.high,
-            n=estimate.n,
+            **estimate.entries(),
         )
         for metric, estimate in named.items()
     ]
@@ -149,10 +146,7 @@ def _row(court: Court, attack: str, metric: str, estimate: Estimate, chance: flo
         defence="none",
         strategy=court.trial.strategy,
         metric=metric,
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
+        **estimate.entries(),
         chance=chance,
-        n=estimate.n,
         assumes=(estimate.note,) if estimate.note else (),
     )

@@ -151,14 +151,7 @@ def finding(stage: Stage, **entries: Any) -> Finding:
 
 
 def _entries(metric: str, estimate: Estimate, assumes: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "metric": metric,
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "n": estimate.n,
-        "assumes": assumes,
-    }
+    return estimate.entries() | {"metric": metric, "assumes": assumes}
 
 
 def _mean_of(values: np.ndarray, otherwise: str) -> Estimate:

@@ -59,9 +59,8 @@ def glasshouse(task: Task, workers: int) -> Iterator[Round]:
         def play(number: int) -> None:
             nonlocal vector
             rng = np.random.default_rng(number)
-            chosen = federation.strategy.choose(number, shape.clients, shape.participants, rng)
-            delivery, _ = federation.exchange(vector, chosen, number, keep_updates=False)
-            vector = federation.strategy.combine(vector, delivery)
+            chosen = sorted(int(k) for k in rng.choice(shape.clients, shape.participants, replace=False))
+            vector = vector + federation.exchange(vector, chosen, number, keep_updates=False).delivery.mean
 
         yield play
 

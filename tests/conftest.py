@@ -5,7 +5,9 @@ from torch import nn
 
 from glasshouse.data.images import Images
 from glasshouse.data.split import Split
+from glasshouse.federation.strategies.strategy import Server
 from glasshouse.learning.engine import Engine
+from glasshouse.learning.layout import Layout, read_vector
 
 SHAPE, CLASSES = (1, 8, 8), 4
 
@@ -46,6 +48,23 @@ def make_plain_model(seed: int = 0) -> nn.Module:
     """A network without batch norm and dropout: its gradient over a set is the mean over its parts."""
     torch.manual_seed(seed)
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+
+
+def make_server(model: nn.Module | None = None, sizes: tuple[int, ...] = (30, 20, 10), **entries) -> Server:
+    """What a server has in the first round, or in another one where `entries` say so."""
+    module = make_model() if model is None else model
+    known = {
+        "module": module,
+        "layout": Layout.of(module),
+        "shape": SHAPE,
+        "classes": CLASSES,
+        "sizes": sizes,
+        "own": make_images(40, seed=7),
+        "seed": 0,
+        "number": 0,
+        "vector": read_vector(module),
+    }
+    return Server(**known | entries)
 
 
 @pytest.fixture

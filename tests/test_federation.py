@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import make_model, make_plain_model, make_split
+from conftest import make_model, make_plain_model, make_server, make_split
 
 from glasshouse.defences import make_defences
 from glasshouse.errors import BadInput
@@ -145,8 +145,7 @@ def test_a_fraction_of_the_clients_takes_part(fraction, clients, count):
 
 
 def test_fedavg_chooses_without_repetition_and_reaches_everyone():
-    rng = np.random.default_rng(0)
-    chosen = [FedAvg().choose(number, 10, 3, rng) for number in range(40)]
+    chosen = [FedAvg().choose(make_server(number=number, sizes=(5,) * 10), 3) for number in range(40)]
     assert all(len(set(row)) == 3 for row in chosen)
     assert set().union(*chosen) == set(range(10))
 

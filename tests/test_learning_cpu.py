@@ -122,5 +122,7 @@ def test_a_network_sped_up_in_every_way_gives_the_same_bytes_with_two_workers():
     for workers in (1, 2):
         with Engine(workers) as engine:
             federation = Federation(model, split, Recipe(epochs=2, batch_size=8), engine=engine)
-            reached.append(federation.exchange(read_vector(model), [0, 1, 2], 0, keep_updates=False)[0].mean)
+            reached.append(
+                federation.exchange(read_vector(model), [0, 1, 2], 0, keep_updates=False).delivery.mean
+            )
     assert torch.equal(*reached)

@@ -17,6 +17,7 @@ from glasshouse.data.sources import as_dataset, load
 from glasshouse.data.split import Split, split
 from glasshouse.defences import make_defences
 from glasshouse.federation.channels import CHANNELS
+from glasshouse.federation.federation import check_compatible
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.findings import Finding
 from glasshouse.learning.layout import read_vector
@@ -127,8 +128,7 @@ def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = Non
 
 def check_names(setting: Setting) -> None:
     """Refuse unknown strategies, attacks, defences and numbers before any work is done."""
-    STRATEGIES.make(setting.training.strategy)
-    CHANNELS.make(setting.training.channel)
+    check_compatible(STRATEGIES.make(setting.training.strategy), CHANNELS.make(setting.training.channel))
     setting.training.recipe()
     for attack in setting.audit.attacks:
         ATTACKS.make(attack)

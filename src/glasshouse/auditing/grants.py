@@ -146,7 +146,7 @@ class Grantor:
                 vector: Tensor, clients: Sequence[int], apart: Mapping[int, Tensor] | None = None
             ) -> Delivery:
                 sent.extend(Sent(protocol.architecture, each) for each in (vector, *(apart or {}).values()))
-                return running.exchange(vector, list(clients), next(numbers), apart=apart)[0]
+                return running.exchange(vector, list(clients), next(numbers), apart=apart).delivery
 
             return kind(protocol, current, sizes, exchange, rebuilt if changes_network else None)
 

@@ -68,6 +68,11 @@ class Stack(Defence):
         """Whether any of them looks at what a client receives."""
         return any(type(defence).on_receive is not Defence.on_receive for defence in self.defences)
 
+    @property
+    def guards_sum(self) -> bool:
+        """Whether any of them changes the sum of the updates."""
+        return any(type(defence).on_aggregate is not Defence.on_aggregate for defence in self.defences)
+
     def batch_transform(self) -> Transform | None:
         """The transformation of training batches, or nothing where no defence has one."""
         touched = any(type(defence).on_batch is not Defence.on_batch for defence in self.defences)

@@ -1,8 +1,8 @@
 """The clients' side of a round: train, defend, send. Runs in the engine's workers."""
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,14 +10,16 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
-from glasshouse.federation.strategies.strategy import Strategy
+from glasshouse.federation.strategies.strategy import Reply, Strategy, Tensors, Visit
 from glasshouse.federation.updates import Update, weighted_sum
 from glasshouse.learning.evaluate import accuracy
-from glasshouse.learning.fit import fit
+from glasshouse.learning.fit import Objective, Steering, fit
 from glasshouse.learning.layout import Layout, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.learning.shared import Shared
+
+NOTHING = torch.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +37,21 @@ class Devices:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """A few clients of one round, for one worker.
+class Parcel:
+    """What the server sends in a round, and beside it what each client has `kept` of its last one.
 
-    `sent` holds the model, shape (P,), the models of clients that get one of their own, and a payload.
+    All get the payload and the `model`, shape (P,), but for clients that get one of their own, `apart`.
     """
+
+    model: np.ndarray
+    apart: Mapping[int, np.ndarray]
+    payload: Tensors
+    kept: Mapping[int, Tensors]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A few clients of one round, for one worker; `sent` is their parcel."""
 
     devices: Shared
     sent: Shared
@@ -51,33 +63,45 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What a block comes back with: each client's delta, or their weighted sum, and their test accuracies.
+    """What a block comes back with: what each client sends, or the weighted sum of it, and what it tells.
 
-    Clients that refused the model are not among `clients`, but in `refused`, with their reason.
+    A row of `deltas` is the change of the model, shape (P,), and what the strategy sums beside it; these are
+    missing in `replies`. Clients that refused the model are not among `clients`, but in `refused`, with their
+    reason.
     """
 
     deltas: np.ndarray
     clients: tuple[int, ...]
     refused: dict[int, str]
     accuracies: tuple[float, ...]
+    replies: dict[int, Reply]
 
 
 def train_block(block: Block) -> Trained:
     """Train the clients of `block`."""
     devices: Devices = block.devices.get()
-    array, apart, payload = block.sent.get()
-    received = {client: torch.from_numpy(apart.get(client, array)) for client in block.clients}
+    parcel: Parcel = block.sent.get()
+    received = {k: torch.from_numpy(parcel.apart.get(k, parcel.model)) for k in block.clients}
     refused = {client: reason for client in block.clients if (reason := _refusal(devices, received[client]))}
     willing = tuple(client for client in block.clients if client not in refused)
     accuracies: list[float] = []
-    updates = _updates(devices, received, willing, payload, block.seed, accuracies)
+    replies: dict[int, Reply] = {}
+
+    def updates() -> Iterator[Update]:
+        for client in willing:
+            visit = _visit(devices, parcel, received[client], client, block.seed, accuracies)
+            reply = devices.strategy.train(visit)
+            replies[client] = dataclasses.replace(reply, delta=NOTHING, summed=None)
+            row = reply.delta if reply.summed is None else torch.cat([reply.delta, reply.summed])
+            yield Update(client, len(visit.images), row)
+
     if not willing:
-        deltas = torch.empty(0, len(array)) if block.keep_updates else torch.zeros(len(array))
+        deltas = NOTHING
     elif block.keep_updates:
-        deltas = torch.stack([update.delta for update in updates])
+        deltas = torch.stack([update.delta for update in updates()])
     else:
-        deltas = weighted_sum(updates, block.samples)
-    return Trained(deltas.numpy(), willing, refused, tuple(accuracies))
+        deltas = weighted_sum(updates(), block.samples)
+    return Trained(deltas.numpy(), willing, refused, tuple(accuracies), replies)
 
 
 def _refusal(devices: Devices, received: Tensor) -> str | None:
@@ -88,32 +112,32 @@ def _refusal(devices: Devices, received: Tensor) -> str | None:
     return devices.defences.on_receive(devices.model, devices.pool.get().shape)
 
 
-def _updates(
-    devices: Devices,
-    received: dict[int, Tensor],
-    clients: Iterable[int],
-    payload: Any,
-    seed: int,
-    accuracies: list[float],
-) -> Iterator[Update]:
+def _visit(
+    devices: Devices, parcel: Parcel, sent: Tensor, client: int, seed: int, accuracies: list[float]
+) -> Visit:
+    """The client with its data and its defences; the accuracy of what it trains joins `accuracies`."""
     recipe = devices.strategy.local(devices.recipe)
-    objective = devices.strategy.objective(payload)
     pool: Images = devices.pool.get()
-    for client in clients:
-        sent = received[client]
-        images = pool[devices.clients[client]]
+    images = pool[devices.clients[client]]
+    own_seed = derive(seed, "client", client)
+
+    def fitted(*, objective: Objective | None = None, steer: Steering | None = None) -> Tensor:
         trained = fit(
             devices.model,
             sent,
             images,
             recipe,
-            derive(seed, "client", client),
+            own_seed,
             objective=objective,
+            steer=steer,
             on_batch=devices.defences.batch_transform(),
             harden=devices.defences.hardening(),
         )
         if len(devices.local_test):
             accuracies.append(accuracy(devices.model, pool[devices.local_test]))
         rng = torch_rng(seed, "client", client, "defence")
-        delta = devices.defences.on_update(trained - sent, devices.layout, rng)
-        yield Update(client, len(images), delta)
+        return devices.defences.on_update(trained - sent, devices.layout, rng)
+
+    write_vector(devices.model, sent)
+    kept = parcel.kept.get(client, {})
+    return Visit(devices.model, devices.layout, sent, images, recipe, parcel.payload, kept, fitted, own_seed)

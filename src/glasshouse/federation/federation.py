@@ -13,10 +13,10 @@ from glasshouse.data.split import Split
 from glasshouse.defences.defence import Stack
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels.channel import Channel, Plain, RoundFailed, sum_in_order
-from glasshouse.federation.clients import Block, Devices, Trained, train_block
+from glasshouse.federation.clients import NOTHING, Block, Devices, Parcel, Trained, train_block
 from glasshouse.federation.history import History, Observed, Record, Round
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.strategy import Strategy
+from glasshouse.federation.strategies.strategy import Reply, Server, Strategy, Tensors, carried
 from glasshouse.federation.updates import Delivery, Update, blocks
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
@@ -80,7 +80,8 @@ class Federation:
         self._engine = engine
         self._seed = seed
         self._split = split
-        module = laid_out(deepcopy(model))
+        self._own = split.images("auxiliary") if self.strategy.needs_images else split.pool[:0]
+        self._module = module = laid_out(deepcopy(model))
         self._devices = engine.share(
             Devices(
                 model=module,
@@ -104,7 +105,7 @@ class Federation:
     def training(self, model: nn.Module) -> "Federation":
         """The same clients, training another network."""
         other = copy(self)
-        module = laid_out(deepcopy(model))
+        other._module = module = laid_out(deepcopy(model))
         other.layout = Layout.of(model)
         devices: Devices = self._devices.get()
         other._devices = self._engine.share(dataclasses.replace(devices, model=module, layout=other.layout))
@@ -118,34 +119,37 @@ class Federation:
         number: int,
         *,
         apart: Mapping[int, Tensor] | None = None,
+        payload: Tensors | None = None,
+        kept: Mapping[int, Tensors] | None = None,
         keep_updates: bool = True,
-    ) -> tuple[Delivery, float | None]:
-        """Send a model to `clients` and return what the channel delivers, and their mean local accuracy.
+    ) -> "Outcome":
+        """Send a model to `clients`, and what else the strategy sends, and return what comes of it.
 
-        Clients in `apart` get the model named there instead. Clients that refuse the model send nothing;
-        raises `RoundFailed` where all do, or where too few are left for the channel.
+        Clients in `apart` get the model named there instead; `kept` is what clients remember of earlier
+        rounds. Clients that refuse the model send nothing; raises `RoundFailed` where all do, or where too
+        few are left for the channel.
         """
         samples = sum(self.sizes[client] for client in clients)
-        whole = keep_updates or not self.channel.shows_updates
+        whole = keep_updates or not self.channel.shows_updates or self.channel.loses_updates
         own = {client: vector.numpy() for client, vector in (apart or {}).items()}
-        parcel = self._engine.share((sent.numpy(), own, self.strategy.brief(number, sent)))
+        parcel = self._engine.share(Parcel(sent.numpy(), own, payload or {}, kept or {}))
         groups = blocks(clients)
         seed = derive(self._seed, "round", number)
         jobs = [Block(self._devices, parcel, group, samples, seed, whole) for group in groups]
-        replies = _Replies()
-        arriving = replies.unpack(self._engine.map(train_block, jobs))
-        deltas = torch.cat(list(arriving)) if whole else sum_in_order(arriving)
+        arrived = _Arrived()
+        arriving = arrived.unpack(self._engine.map(train_block, jobs))
+        deltas = torch.cat(list(arriving) or [NOTHING]) if whole else sum_in_order(arriving)
         parcel.remove()
-        if not replies.clients:
-            raise RoundFailed(f"every client refused the model: {next(iter(replies.refused.values()))}")
+        if not arrived.clients:
+            raise RoundFailed(f"every client refused the model: {next(iter(arrived.refused.values()))}")
         if whole:
-            updates = [Update(k, self.sizes[k], delta) for k, delta in zip(replies.clients, deltas)]
+            updates = [Update(k, self.sizes[k], delta) for k, delta in zip(arrived.clients, deltas)]
             delivery = self.channel.deliver(updates, derive(seed, "channel"))
         else:
-            replied = sum(self.sizes[client] for client in replies.clients)
+            replied = sum(self.sizes[client] for client in arrived.clients)
             mean = deltas if replied == samples else deltas * (samples / replied)
-            delivery = Delivery(mean, replied, tuple(replies.clients))
-        return self._defended(delivery, seed), replies.accuracy
+            delivery = Delivery(mean, replied, tuple(arrived.clients))
+        return arrived.outcome(self._defended(self._parted(delivery, arrived), seed))
 
     def run(
         self,
@@ -157,61 +161,134 @@ class Federation:
         label: str = "federation",
     ) -> History:
         """Run the rounds of `plan` from the model `start`, shape (P,); continues where `record` stopped."""
+        check_compatible(self.strategy, self.channel)
         record = record or Record()
-        history = record.load() or History(start)
-        self.strategy.restore(history.memory)
+        history = record.load() or History(start, memory=self.strategy.begin(self._server(0, start, {})))
         count = plan.participants(len(self.sizes))
         with (progress or Progress(quiet=True)).task(label, plan.rounds, done=len(history.rounds)) as task:
             while not _finished(history, plan):
-                number = len(history.rounds)
-                rng = numpy_rng(self._seed, "choose", number)
-                chosen = self.strategy.choose(number, len(self.sizes), count, rng)
-                watched = number in plan.observe
-                delivery, acc_local = self._round(history.vector, chosen, number, watched, label)
-                if watched:
-                    record.observe(Observed(number, history.vector, delivery))
-                vector = self.strategy.combine(history.vector, delivery)
-                if not torch.isfinite(vector).all():
-                    raise BadInput(f"{label}: round {number + 1} made the weights NaN or infinite; lower lr")
-                row = Round(number, tuple(chosen), self.examiner.accuracy(vector), acc_local)
-                history = History(vector, (*history.rounds, row), self.strategy.state())
+                history = self._round(history, count, plan, record, label)
                 record.save(history)
                 task.advance()
         return history
 
-    def _round(
-        self, sent: Tensor, clients: Sequence[int], number: int, watched: bool, label: str
-    ) -> tuple[Delivery, float | None]:
+    def _round(self, history: History, count: int, plan: Plan, record: Record, label: str) -> History:
+        number = len(history.rounds)
+        server = self._server(number, history.vector, history.memory)
+        chosen = self.strategy.choose(server, count)
+        payload = self.strategy.brief(server)
+        watched = number in plan.observe
         try:
-            return self.exchange(sent, clients, number, keep_updates=watched)
+            outcome = self.exchange(
+                history.vector,
+                chosen,
+                number,
+                payload=payload,
+                kept={client: history.kept[client] for client in chosen if client in history.kept},
+                keep_updates=watched or self.strategy.needs_updates,
+            )
         except RoundFailed as failure:
             raise BadInput(f"{label}: round {number + 1} failed: {failure}") from failure
+        if watched:
+            record.observe(Observed(number, history.vector, outcome.delivery, payload))
+        vector, memory = self.strategy.combine(server, outcome.delivery)
+        if not torch.isfinite(vector).all():
+            raise BadInput(f"{label}: round {number + 1} made the weights NaN or infinite; lower lr")
+        row = Round(
+            number,
+            tuple(chosen),
+            self.examiner.accuracy(vector),
+            outcome.accuracy,
+            down=carried({"model": history.vector}) + carried(payload),
+            up=outcome.bytes,
+        )
+        return History(vector, (*history.rounds, row), memory, {**history.kept, **outcome.kept})
+
+    def _server(self, number: int, vector: Tensor, memory: Tensors) -> Server:
+        """What the server has in a round."""
+        return Server(
+            module=self._module,
+            layout=self.layout,
+            shape=self.shape,
+            classes=self.classes,
+            sizes=tuple(self.sizes),
+            own=self._own,
+            seed=self._seed,
+            number=number,
+            vector=vector,
+            memory=memory,
+        )
+
+    def _parted(self, delivery: Delivery, arrived: "_Arrived") -> Delivery:
+        """What was delivered, with the change of the model apart from what the strategy sums beside it."""
+        length = self.layout.size
+        summed = delivery.mean[length:] if len(delivery.mean) > length else None
+        if summed is not None and self.defences.guards_sum:
+            raise BadInput(
+                f"{type(self.strategy).__name__} sums more than the models' changes, which a defence of the "
+                "sum does not cover; take another strategy or a defence that clients apply"
+            )
+        updates = delivery.updates
+        if updates is not None and summed is not None:
+            updates = tuple(dataclasses.replace(own, delta=own.delta[:length]) for own in updates)
+        reports = {k: arrived.replies[k].report for k in delivery.clients if arrived.replies[k].report}
+        return dataclasses.replace(
+            delivery, mean=delivery.mean[:length], updates=updates, summed=summed, reports=reports
+        )
 
     def _defended(self, delivery: Delivery, seed: int) -> Delivery:
         mean = self.defences.on_aggregate(delivery.mean, self.layout, torch_rng(seed, "aggregate"))
         return dataclasses.replace(delivery, mean=mean)
 
 
-class _Replies:
-    """Who replied in a round, who refused and why, and how good the replying clients' own models are."""
+def check_compatible(strategy: Strategy, channel: Channel) -> None:
+    """Refuse a strategy that looks at single updates behind a channel that shows only their sum."""
+    if strategy.needs_updates and not channel.shows_updates:
+        raise BadInput(
+            f"{type(strategy).__name__} looks at every client's update, of which this channel shows only the "
+            'sum; take the channel "plain", or a strategy that needs no more than the sum'
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a round came to: the delivery, the participants' mean local accuracy and what they keep.
+
+    `bytes` is what one client sent, on average.
+    """
+
+    delivery: Delivery
+    accuracy: float | None
+    kept: dict[int, Tensors]
+    bytes: int
+
+
+class _Arrived:
+    """Who replied in a round and what, who refused and why, and how good the clients' own models are."""
 
     def __init__(self) -> None:
         self.clients: list[int] = []
+        self.replies: dict[int, Reply] = {}
         self.refused: dict[int, str] = {}
         self._accuracies: list[float] = []
 
     def unpack(self, trained: Iterable[Trained]) -> Iterator[Tensor]:
-        """The deltas of each block as it arrives."""
+        """The deltas of each block in which anybody trained, as it arrives."""
         for result in trained:
             self.clients += result.clients
+            self.replies |= result.replies
             self.refused |= result.refused
             self._accuracies += result.accuracies
-            yield torch.from_numpy(result.deltas)
+            if result.clients:
+                yield torch.from_numpy(result.deltas)
 
-    @property
-    def accuracy(self) -> float | None:
-        """The mean local test accuracy, where it was measured."""
-        return sum(self._accuracies) / len(self._accuracies) if self._accuracies else None
+    def outcome(self, delivery: Delivery) -> Outcome:
+        """The round; clients of whom nothing arrived stay as they were before it."""
+        accuracy = sum(self._accuracies) / len(self._accuracies) if self._accuracies else None
+        kept = {k: self.replies[k].kept for k in delivery.clients if self.replies[k].kept}
+        sent = {"model": delivery.mean} | ({} if delivery.summed is None else {"summed": delivery.summed})
+        told = [carried(report) for report in delivery.reports.values()]
+        return Outcome(delivery, accuracy, kept, carried(sent) + sum(told) // max(1, len(told)))
 
 
 def _finished(history: History, plan: Plan) -> bool:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,30 +16,41 @@ from glasshouse.store import read_tensors, write_tensors
 
 @dataclass(frozen=True)
 class Round:
-    """One round's figures; an accuracy is null where no model of its kind was scored."""
+    """One round's figures; an accuracy is null where no model of its kind was scored.
+
+    `down` and `up` are the bytes that travel to and from one client, as plain numbers: masks, headers and
+    what a protocol sends to set itself up come on top.
+    """
 
     number: int
     clients: tuple[int, ...]
     acc_global: float | None
     acc_local: float | None
+    down: int = 0
+    up: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """One round as the server saw it: the model sent, shape (P,), and what arrived."""
+    """One round as the server saw it: the model sent, shape (P,), what arrived, and what went beside it."""
 
     number: int
     sent: Tensor
     delivery: Delivery
+    payload: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """A federation so far: the current global model, shape (P,), the curve and the strategy's memory."""
+    """A federation so far: the current global model, shape (P,), the curve, and what everybody remembers.
+
+    The server has its `memory`; what clients remember, each for itself, stands in `kept`.
+    """
 
     vector: Tensor
     rounds: tuple[Round, ...] = ()
-    memory: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+    memory: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
+    kept: Mapping[int, Mapping[str, Tensor]] = dataclasses.field(default_factory=dict)
 
 
 class Record:
@@ -53,10 +65,9 @@ class Record:
         if self._folder is None:
             return
         memory = {f"memory.{name}": tensor for name, tensor in history.memory.items()}
+        tensors = {"global": history.vector} | memory | _flat("kept", history.kept)
         rounds = json.dumps([dataclasses.asdict(row) for row in history.rounds])
-        write_tensors(
-            self._folder / "latest.safetensors", {"global": history.vector} | memory, {"rounds": rounds}
-        )
+        write_tensors(self._folder / "latest.safetensors", tensors, {"rounds": rounds})
 
     def load(self) -> History | None:
         """The history at the last checkpoint, if there is one."""
@@ -68,8 +79,7 @@ class Record:
             raise BadInput(f"{file} is no checkpoint of a federation; delete it and run again")
         rows = [Round(**row | {"clients": tuple(row["clients"])}) for row in json.loads(notes["rounds"])]
         vector = tensors.pop("global")
-        memory = {name.removeprefix("memory."): tensor for name, tensor in tensors.items()}
-        return History(vector, tuple(rows), memory)
+        return History(vector, tuple(rows), _under("memory", tensors), _nested("kept", tensors))
 
     def observe(self, observed: Observed) -> None:
         """Keep what the server saw in one round."""
@@ -77,7 +87,8 @@ class Record:
             self._observed[observed.number] = observed
             return
         delivery = observed.delivery
-        tensors = {"sent": observed.sent, "mean": delivery.mean}
+        tensors = {"sent": observed.sent, "mean": delivery.mean} | _flat("report", delivery.reports)
+        tensors |= {f"payload.{name}": tensor for name, tensor in observed.payload.items()}
         samples = [update.samples for update in delivery.updates or ()]
         if delivery.updates is not None:
             tensors["deltas"] = torch.stack([update.delta for update in delivery.updates])
@@ -94,9 +105,39 @@ class Record:
         if "deltas" in tensors:
             columns = zip(notes["clients"], notes["each"], tensors["deltas"])
             updates = tuple(Update(client, samples, delta) for client, samples, delta in columns)
-        delivery = Delivery(tensors["mean"], notes["samples"], tuple(notes["clients"]), updates)
-        return Observed(number, tensors["sent"], delivery)
+        delivery = Delivery(
+            tensors["mean"],
+            notes["samples"],
+            tuple(notes["clients"]),
+            updates,
+            reports=_nested("report", tensors),
+        )
+        return Observed(number, tensors["sent"], delivery, _under("payload", tensors))
 
     def _round_file(self, number: int) -> Path:
         assert self._folder is not None
         return self._folder / f"round-{number:04d}.safetensors"
+
+
+def _flat(head: str, by_client: Mapping[int, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Each client's tensors under a name of their own: `kept.7.variate`."""
+    return {
+        f"{head}.{client}.{name}": tensor
+        for client, tensors in by_client.items()
+        for name, tensor in tensors.items()
+    }
+
+
+def _under(head: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with `head`, without it."""
+    start = f"{head}."
+    return {name.removeprefix(start): own for name, own in tensors.items() if name.startswith(start)}
+
+
+def _nested(head: str, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """What `_flat` made, by client again."""
+    by_client: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in _under(head, tensors).items():
+        client, _, own = name.partition(".")
+        by_client.setdefault(int(client), {})[own] = tensor
+    return by_client

@@ -1,7 +1,7 @@
 """What travels in a round: a client's update, and what the server gets to see of them."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -21,13 +21,16 @@ class Delivery:
     """What the channel hands to the server after a round.
 
     `mean` is the sum of the clients' deltas weighted by N_k / N, shape (P,); `updates` the single ones,
-    where the channel shows them.
+    where the channel shows them. Where the strategy asks for more, `summed` is the mean of that, weighted in
+    the same way, and `reports` what each client told beside it.
     """
 
     mean: Tensor
     samples: int
     clients: tuple[int, ...]
     updates: tuple[Update, ...] | None = None
+    summed: Tensor | None = None
+    reports: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
 
 
 def weighted_sum(updates: Iterable[Update], samples: int) -> Tensor:

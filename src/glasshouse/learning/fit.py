@@ -20,6 +20,9 @@ Objective = Callable[[nn.Module, Tensor, Tensor], Tensor]
 Transform = Callable[[Tensor, torch.Generator], Tensor]
 """What happens to each training batch: (x, rng) -> x."""
 
+Steering = Callable[[list[nn.Parameter]], None]
+"""What happens to the gradients of each batch before the optimiser's step: it changes them in place."""
+
 Hardening = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
 """What happens to each batch before the model sees it: (model in eval mode, x, y, rng) -> x."""
 
@@ -32,6 +35,7 @@ def fit(
     seed: int,
     *,
     objective: Objective | None = None,
+    steer: Steering | None = None,
     on_batch: Transform | None = None,
     harden: Hardening | None = None,
 ) -> Tensor:
@@ -42,7 +46,8 @@ def fit(
     write_vector(model, start)
     model.train()
     counters = [(buffer, buffer.clone()) for buffer in model.buffers() if not buffer.is_floating_point()]
-    optimiser = recipe.make_optimiser(model.parameters())
+    parameters = list(model.parameters())
+    optimiser = recipe.make_optimiser(parameters)
     total = recipe.total_steps(len(images))
     rng = torch_rng(seed, "transform")
     with torch.random.fork_rng(devices=[]):
@@ -59,6 +64,8 @@ def fit(
                 loss = loss + objective(model, x, y)
             optimiser.zero_grad()
             loss.backward()
+            if steer is not None:
+                steer(parameters)
             for group in optimiser.param_groups:
                 group["lr"] = recipe.lr_at(step, total)
             optimiser.step()

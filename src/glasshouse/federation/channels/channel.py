@@ -2,10 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
+from glasshouse.federation.channels.dropouts import check_dropouts, draw_dropouts
 from glasshouse.federation.updates import Delivery, Update, blocks, weighted_sum
 
 
@@ -17,6 +19,11 @@ class Channel(ABC):
     """Carries the updates of one round to the server."""
 
     shows_updates: ClassVar[bool]
+
+    @property
+    def loses_updates(self) -> bool:
+        """Whether some of the clients' updates never arrive."""
+        return False
 
     @abstractmethod
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
@@ -31,17 +38,30 @@ class Channel(ABC):
         """What a finding says of the channel that its evidence came through."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Plain(Channel):
-    """Every update arrives as it was sent."""
+    """Every update arrives as it was sent, but for a share `dropout` of the clients that vanish before."""
 
     shows_updates = True
 
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_dropouts(self.dropout, 0.0)
+
+    @property
+    def loses_updates(self) -> bool:
+        return self.dropout > 0
+
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
-        return Delivery(*_totals(updates), tuple(updates))
+        gone, _ = draw_dropouts([update.client for update in updates], self.dropout, 0.0, seed)
+        arrived = [update for update in updates if update.client not in gone]
+        return Delivery(*_totals(arrived), tuple(arrived))
 
     @property
     def described(self) -> str:
-        return "every client's update as it was sent"
+        lost = f", {self.dropout:.0%} of the clients dropping out before they send" if self.dropout else ""
+        return f"every client's update as it was sent{lost}"
 
 
 class Ideal(Channel):

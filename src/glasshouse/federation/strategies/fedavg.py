@@ -2,10 +2,9 @@
 
 import dataclasses
 
-import numpy as np
 from torch import Tensor
 
-from glasshouse.federation.strategies.strategy import Strategy
+from glasshouse.federation.strategies.strategy import Server, Strategy, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.recipe import Recipe
 
@@ -13,11 +12,12 @@ from glasshouse.learning.recipe import Recipe
 class FedAvg(Strategy):
     """Clients train for some epochs; the server averages their models, weighted by N_k / N."""
 
-    def choose(self, round_number: int, clients: int, count: int, rng: np.random.Generator) -> list[int]:
-        return sorted(int(client) for client in rng.choice(clients, count, replace=False))
+    def choose(self, server: Server, count: int) -> list[int]:
+        drawn = server.rng("choose").choice(len(server.sizes), count, replace=False)
+        return sorted(int(client) for client in drawn)
 
-    def combine(self, sent: Tensor, delivery: Delivery) -> Tensor:
-        return sent + delivery.mean
+    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+        return server.vector + delivery.mean, server.memory
 
 
 class FedSGD(FedAvg):

@@ -1,42 +1,133 @@
 """The hooks by which federated algorithms differ."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
+from glasshouse.data.images import Images
 from glasshouse.federation.updates import Delivery
-from glasshouse.learning.fit import Objective
+from glasshouse.learning.fit import Objective, Steering
+from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
+from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
+
+Tensors = Mapping[str, Tensor]
+"""What travels beside a model, or is remembered, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    """What the server has in round `number`: the global model `vector`, shape (P,), and its memory.
+
+    It knows the task and how many samples each client holds, has a `module` to compute in, and may hold
+    images of its `own`, which no client trains on and no test uses.
+    """
+
+    module: nn.Module
+    layout: Layout
+    shape: tuple[int, int, int]
+    classes: int
+    sizes: tuple[int, ...]
+    own: Images
+    seed: int
+    number: int
+    vector: Tensor
+    memory: Tensors = field(default_factory=dict)
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """NumPy's random numbers for one purpose in this round."""
+        return numpy_rng(self.seed, purpose, self.number)
+
+    def torch_rng(self, purpose: str) -> torch.Generator:
+        """Torch's random numbers for one purpose in this round."""
+        return torch_rng(self.seed, purpose, self.number)
+
+    def derive(self, purpose: str) -> int:
+        """A seed for one purpose in this round."""
+        return derive(self.seed, purpose, self.number)
+
+
+class Fitting(Protocol):
+    """Trains a client's model as its recipe and its defences say, with what the strategy adds."""
+
+    def __call__(self, *, objective: Objective | None = None, steer: Steering | None = None) -> Tensor:
+        """The change of the model that may leave the client, shape (P,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Visit:
+    """A client in a round: what it received, what it holds, and `fit` to train with.
+
+    `module` holds the weights of `sent` until `fit` trains it. `kept` is what the client remembers of its
+    last round, empty in its first; `payload` what came beside the model, empty where nothing did.
+    """
+
+    module: nn.Module
+    layout: Layout
+    sent: Tensor
+    images: Images
+    recipe: Recipe
+    payload: Tensors
+    kept: Tensors
+    fit: Fitting
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What a client answers: the change of the model, shape (P,), and what the strategy asks for beside it.
+
+    `summed`, one row, is only ever needed as a weighted sum over clients, as the change is, and travels with
+    it; `report` is told to the server as it is; `kept` stays with the client for its next round.
+    """
+
+    delta: Tensor
+    summed: Tensor | None = None
+    report: Tensors = field(default_factory=dict)
+    kept: Tensors = field(default_factory=dict)
 
 
 class Strategy(ABC):
-    """A federated algorithm: whom to ask, what to send along, what to add to their loss, how to combine."""
+    """A federated algorithm: whom to ask, what to send along, how they train, how to combine.
 
-    @abstractmethod
-    def choose(self, round_number: int, clients: int, count: int, rng: np.random.Generator) -> list[int]:
-        """Which `count` of the `clients` take part in this round."""
+    `train` runs on the client, the rest on the server; what the server must remember from one round to the
+    next stands in its memory, so that strategies are values. One that `needs_updates` looks at the clients'
+    single updates and cannot work behind secure aggregation; one that `needs_images` uses the server's own.
+    """
+
+    needs_updates: ClassVar[bool] = False
+    needs_images: ClassVar[bool] = False
 
     def local(self, recipe: Recipe) -> Recipe:
         """How a client trains, given the recipe of the setting."""
         return recipe
 
-    def brief(self, round_number: int, sent: Tensor) -> Any:
-        """What goes to the clients beside the model `sent`."""
-        return None
-
-    def objective(self, payload: Any) -> Objective | None:
-        """The loss term a client adds, given the payload of `brief`; runs on the client."""
-        return None
-
-    @abstractmethod
-    def combine(self, sent: Tensor, delivery: Delivery) -> Tensor:
-        """The next global model, from the one sent and what the channel delivered."""
-
-    def state(self) -> dict[str, Tensor]:
-        """What the server must remember between rounds."""
+    def begin(self, server: Server) -> Tensors:
+        """What the server remembers before the first round; refuses a task that the strategy cannot do."""
         return {}
 
-    def restore(self, state: dict[str, Tensor]) -> None:  # noqa: B027, most strategies remember nothing
-        """Continue from what `state` returned."""
+    @abstractmethod
+    def choose(self, server: Server, count: int) -> list[int]:
+        """Which `count` of the clients take part in this round."""
+
+    def brief(self, server: Server) -> Tensors:
+        """What goes to the clients beside the model."""
+        return {}
+
+    def train(self, visit: Visit) -> Reply:
+        """A client's part of the round."""
+        return Reply(visit.fit())
+
+    @abstractmethod
+    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+        """The next global model, shape (P,), and memory of the server, from what the channel delivered."""
+
+
+def carried(tensors: Tensors) -> int:
+    """The bytes that `tensors` take on the wire."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

@@ -15,7 +15,7 @@ from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
 
 Objective = Callable[[nn.Module, Tensor, Tensor], Tensor]
-"""An extra loss term: (model, x, y) -> scalar, added to the cross-entropy of each batch."""
+"""An extra loss term: (model, a batch's logits, its y) -> scalar, added to the batch's cross-entropy."""
 
 Transform = Callable[[Tensor, torch.Generator], Tensor]
 """What happens to each training batch: (x, rng) -> x."""
@@ -59,9 +59,10 @@ def fit(
             if harden is not None:
                 x = harden(model.eval(), x, y, rng)
                 model.train()
-            loss = F.cross_entropy(_forward(model, x, recipe), y)
+            logits = _forward(model, x, recipe)
+            loss = F.cross_entropy(logits, y)
             if objective is not None:
-                loss = loss + objective(model, x, y)
+                loss = loss + objective(model, logits, y)
             optimiser.zero_grad()
             loss.backward()
             if steer is not None:

@@ -1,6 +1,5 @@
 """The clients' side of a round: train, defend, send. Runs in the engine's workers."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
-from glasshouse.federation.strategies.strategy import Reply, Strategy, Tensors, Visit
+from glasshouse.federation.strategies.strategy import Strategy, Tensors, Visit
 from glasshouse.federation.updates import Update, weighted_sum
 from glasshouse.learning.evaluate import accuracy
 from glasshouse.learning.fit import Objective, Steering, fit
@@ -65,16 +64,16 @@ class Block:
 class Trained:
     """What a block comes back with: what each client sends, or the weighted sum of it, and what it tells.
 
-    A row of `deltas` is the change of the model, shape (P,), and what the strategy sums beside it; these are
-    missing in `replies`. Clients that refused the model are not among `clients`, but in `refused`, with their
-    reason.
+    A row of `deltas` is the change of the model, shape (P,), and what the strategy sums beside it. Clients
+    that refused the model are not among `clients`, but in `refused`, with their reason.
     """
 
     deltas: np.ndarray
     clients: tuple[int, ...]
     refused: dict[int, str]
     accuracies: tuple[float, ...]
-    replies: dict[int, Reply]
+    reports: dict[int, Tensors]
+    kept: dict[int, Tensors]
 
 
 def train_block(block: Block) -> Trained:
@@ -85,13 +84,15 @@ def train_block(block: Block) -> Trained:
     refused = {client: reason for client in block.clients if (reason := _refusal(devices, received[client]))}
     willing = tuple(client for client in block.clients if client not in refused)
     accuracies: list[float] = []
-    replies: dict[int, Reply] = {}
+    reports: dict[int, Tensors] = {}
+    kept: dict[int, Tensors] = {}
 
     def updates() -> Iterator[Update]:
         for client in willing:
             visit = _visit(devices, parcel, received[client], client, block.seed, accuracies)
+            reports[client] = devices.strategy.report(visit.module.eval(), visit.images)
             reply = devices.strategy.train(visit)
-            replies[client] = dataclasses.replace(reply, delta=NOTHING, summed=None)
+            kept[client] = reply.kept
             row = reply.delta if reply.summed is None else torch.cat([reply.delta, reply.summed])
             yield Update(client, len(visit.images), row)
 
@@ -101,7 +102,7 @@ def train_block(block: Block) -> Trained:
         deltas = torch.stack([update.delta for update in updates()])
     else:
         deltas = weighted_sum(updates(), block.samples)
-    return Trained(deltas.numpy(), willing, refused, tuple(accuracies), replies)
+    return Trained(deltas.numpy(), willing, refused, tuple(accuracies), reports, kept)
 
 
 def _refusal(devices: Devices, received: Tensor) -> str | None:

@@ -16,7 +16,7 @@ from glasshouse.federation.channels.channel import Channel, Plain, RoundFailed, 
 from glasshouse.federation.clients import NOTHING, Block, Devices, Parcel, Trained, train_block
 from glasshouse.federation.history import History, Observed, Record, Round
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.strategy import Reply, Server, Strategy, Tensors, carried
+from glasshouse.federation.strategies.strategy import Server, Strategy, Tensors, carried
 from glasshouse.federation.updates import Delivery, Update, blocks
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
@@ -231,7 +231,7 @@ class Federation:
         updates = delivery.updates
         if updates is not None and summed is not None:
             updates = tuple(dataclasses.replace(own, delta=own.delta[:length]) for own in updates)
-        reports = {k: arrived.replies[k].report for k in delivery.clients if arrived.replies[k].report}
+        reports = {k: arrived.reports[k] for k in delivery.clients if arrived.reports[k]}
         return dataclasses.replace(
             delivery, mean=delivery.mean[:length], updates=updates, summed=summed, reports=reports
         )
@@ -268,15 +268,17 @@ class _Arrived:
 
     def __init__(self) -> None:
         self.clients: list[int] = []
-        self.replies: dict[int, Reply] = {}
+        self.reports: dict[int, Tensors] = {}
         self.refused: dict[int, str] = {}
+        self._kept: dict[int, Tensors] = {}
         self._accuracies: list[float] = []
 
     def unpack(self, trained: Iterable[Trained]) -> Iterator[Tensor]:
         """The deltas of each block in which anybody trained, as it arrives."""
         for result in trained:
             self.clients += result.clients
-            self.replies |= result.replies
+            self.reports |= result.reports
+            self._kept |= result.kept
             self.refused |= result.refused
             self._accuracies += result.accuracies
             if result.clients:
@@ -285,7 +287,7 @@ class _Arrived:
     def outcome(self, delivery: Delivery) -> Outcome:
         """The round; clients of whom nothing arrived stay as they were before it."""
         accuracy = sum(self._accuracies) / len(self._accuracies) if self._accuracies else None
-        kept = {k: self.replies[k].kept for k in delivery.clients if self.replies[k].kept}
+        kept = {k: self._kept[k] for k in delivery.clients if self._kept[k]}
         sent = {"model": delivery.mean} | ({} if delivery.summed is None else {"summed": delivery.summed})
         told = [carried(report) for report in delivery.reports.values()]
         return Outcome(delivery, accuracy, kept, carried(sent) + sum(told) // max(1, len(told)))

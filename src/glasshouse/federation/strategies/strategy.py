@@ -83,25 +83,28 @@ class Reply:
     """What a client answers: the change of the model, shape (P,), and what the strategy asks for beside it.
 
     `summed`, one row, is only ever needed as a weighted sum over clients, as the change is, and travels with
-    it; `report` is told to the server as it is; `kept` stays with the client for its next round.
+    it; `kept` stays with the client for its next round.
     """
 
     delta: Tensor
     summed: Tensor | None = None
-    report: Tensors = field(default_factory=dict)
     kept: Tensors = field(default_factory=dict)
 
 
 class Strategy(ABC):
     """A federated algorithm: whom to ask, what to send along, how they train, how to combine.
 
-    `train` runs on the client, the rest on the server; what the server must remember from one round to the
-    next stands in its memory, so that strategies are values. One that `needs_updates` looks at the clients'
-    single updates and cannot work behind secure aggregation; one that `needs_images` uses the server's own.
+    `report` and `train` run on the client, the rest on the server; what the server must remember from one
+    round to the next stands in its memory, so that strategies are values. One that `needs_updates` looks at
+    the clients' single updates and cannot work behind secure aggregation; one that `needs_images` uses the
+    server's own. `tells` names what clients report beside their updates, in the clear whatever the channel,
+    and `sends` what they all receive beside the model.
     """
 
     needs_updates: ClassVar[bool] = False
     needs_images: ClassVar[bool] = False
+    tells: ClassVar[tuple[str, ...]] = ()
+    sends: ClassVar[tuple[str, ...]] = ()
 
     def local(self, recipe: Recipe) -> Recipe:
         """How a client trains, given the recipe of the setting."""
@@ -117,6 +120,10 @@ class Strategy(ABC):
 
     def brief(self, server: Server) -> Tensors:
         """What goes to the clients beside the model."""
+        return {}
+
+    def report(self, module: nn.Module, images: Images) -> Tensors:
+        """What a client tells of its images, given the model sent, in eval mode; nothing unless asked."""
         return {}
 
     def train(self, visit: Visit) -> Reply:

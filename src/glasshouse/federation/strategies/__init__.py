@@ -7,6 +7,12 @@ STRATEGIES = Registry(
     {
         "fedavg": "glasshouse.federation.strategies.fedavg:FedAvg",
         "fedsgd": "glasshouse.federation.strategies.fedavg:FedSGD",
+        "fedprox": "glasshouse.federation.strategies.fedprox:FedProx",
+        "afl": "glasshouse.federation.strategies.afl:AFL",
+        "fedavgm": "glasshouse.federation.strategies.fedavgm:FedAvgM",
+        "scaffold": "glasshouse.federation.strategies.scaffold:SCAFFOLD",
+        "fedadam": "glasshouse.federation.strategies.fedadam:FedAdam",
+        "fed-fsnet": "glasshouse.federation.strategies.fsnet:FedFSNet",
     },
     base="glasshouse.federation.strategies.strategy:Strategy",
 )

@@ -1,0 +1,168 @@
+"""Fed-FSNet (Guo et al. 2022): averaging, with samples that the server makes up against clients' drift."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glasshouse.data.images import Images
+from glasshouse.federation.strategies.fedavg import FedAvg
+from glasshouse.federation.strategies.options import check_choice, check_number, check_whole
+from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
+from glasshouse.federation.strategies.synthesis import (
+    HiddenModel,
+    mixture,
+    moments,
+    near_certain,
+    train_hidden,
+)
+from glasshouse.federation.updates import Delivery
+from glasshouse.learning.cpu import channels_last
+from glasshouse.learning.fit import Objective
+from glasshouse.learning.layout import read_vector, write_vector
+from glasshouse.models.outputs import features, output_layer
+
+Mixture = Literal["varied", "sizes", "single"]
+Form = Literal["samples", "features"]
+Target = Literal["uniform", "class", "global"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedFSNet(FedAvg):
+    """Averages as FedAvg does; clients also learn to be undecided about samples that the server made up.
+
+    Every client tells the mean and variance of its pixels. From these the server draws noise, on which a
+    hidden model of `hidden` neurons learns for `steps` batches of `batch_size` a round (Adam, rate `lr`) to
+    invert the global model, and makes up `samples` mimic samples, as many of each class, from probabilities
+    that give it a share `confidence`. Clients add `beta` times the divergence of the uniform distribution
+    from their answers to these; `beta` is multiplied by `decay` every `every` rounds. In the first round
+    there are no samples yet.
+
+    The paper leaves open what the `mixture`'s coefficients are: "varied" draws them anew for every batch,
+    "sizes" takes N_k / N, "single" one Gaussian of the mean moments. The `form` "features" sends, instead of
+    samples, what the global model's last layer is given of them. The `target` is the paper's "uniform", the
+    "class" a sample was made for, or the answer of the "global" model.
+    """
+
+    samples: int = 60
+    hidden: int = 256
+    steps: int = 100
+    batch_size: int = 60
+    lr: float = 1e-3
+    beta: float = 1.0
+    decay: float = 0.1
+    every: int = 10
+    confidence: tuple[float, float] = (0.8, 0.99)
+    mixture: Mixture = "varied"
+    form: Form = "samples"
+    target: Target = "uniform"
+
+    tells = ("the mean and the variance of its pixels",)
+    sends = ("samples made up by inverting the global model",)
+
+    def __post_init__(self) -> None:
+        for option in ("samples", "hidden", "steps", "batch_size", "every"):
+            check_whole("fed-fsnet", option, getattr(self, option), 1)
+        check_number("fed-fsnet", "lr", self.lr, 0, open_low=True)
+        check_number("fed-fsnet", "beta", self.beta, 0)
+        check_number("fed-fsnet", "decay", self.decay, 0, 1)
+        for bound in self.confidence:
+            check_number("fed-fsnet", "confidence", bound, 0, 1, open_low=True)
+        for option, choices in (("mixture", Mixture), ("form", Form), ("target", Target)):
+            check_choice("fed-fsnet", option, getattr(self, option), get_args(choices))
+
+    def begin(self, server: Server) -> Tensors:
+        if self.form == "features":
+            output_layer(server.module, server.shape)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(server.derive("hidden model"))
+            hidden = HiddenModel(server.shape, server.classes, self.hidden)
+        return {"moments": torch.full((len(server.sizes), 2), math.nan), "hidden": read_vector(hidden)}
+
+    def report(self, module: nn.Module, images: Images) -> Tensors:
+        return {"moments": moments(images)}
+
+    def brief(self, server: Server) -> Tensors:
+        beta = self.beta * self.decay ** (server.number // self.every)
+        made = {
+            name: server.memory[name] for name in ("mimic", "features", "classes") if name in server.memory
+        }
+        return made | {"beta": torch.tensor(beta)} if made and beta else {}
+
+    def train(self, visit: Visit) -> Reply:
+        return Reply(visit.fit(objective=self._rectifying(visit) if visit.payload else None))
+
+    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+        """Lines 7 to 9 of Algorithm 1; the mimic samples go out with the next round's model."""
+        vector, memory = super().combine(server, delivery)
+        known = memory["moments"].clone()
+        for client, report in delivery.reports.items():
+            known[client] = report["moments"]
+        hidden = HiddenModel(server.shape, server.classes, self.hidden)
+        write_vector(hidden, memory["hidden"])
+        write_vector(server.module, vector)
+        noise = self._noise(server, known, server.torch_rng("noise"))
+        train_hidden(hidden, server.module.eval(), noise, self.steps, self.lr)
+        made = self.synthesise(server, hidden)
+        return vector, {"moments": known, "hidden": read_vector(hidden)} | made
+
+    @torch.no_grad()
+    def synthesise(self, server: Server, hidden: nn.Module) -> dict[str, Tensor]:
+        """Equation 9: as many mimic samples of each class, up to one, and the classes they stand for."""
+        rng = server.torch_rng("synthesis")
+        classes = torch.arange(self.samples) % server.classes
+        low, high = self.confidence
+        confidence = low + (high - low) * torch.rand(self.samples, generator=rng)
+        mimic = hidden(near_certain(classes, server.classes, confidence))
+        if self.form == "samples":
+            return {"mimic": mimic, "classes": classes}
+        last = output_layer(server.module, server.shape)
+        return {"features": features(server.module.eval(), last, channels_last(mimic)), "classes": classes}
+
+    def _noise(self, server: Server, known: Tensor, rng: torch.Generator) -> Iterator[Tensor]:
+        """Batches of draws from the mixture of the devices that have told their moments."""
+        told = ~known[:, 0].isnan()
+        own, sizes = known[told], torch.tensor(server.sizes, dtype=torch.float64)[told]
+        if self.mixture == "single":
+            own, sizes = own.mean(0, keepdim=True), sizes.sum().view(1)
+        while True:
+            shares = sizes
+            if self.mixture == "varied":  # a flat Dirichlet: exponential draws, which need no normalising
+                shares = torch.empty(len(sizes), dtype=torch.float64).exponential_(generator=rng)
+            yield channels_last(mixture(own, shares, self.batch_size, server.shape, rng))
+
+    def _rectifying(self, visit: Visit) -> Objective:
+        """The second term of Equations 10 and 11."""
+        payload = visit.payload
+        beta, classes = payload["beta"], payload["classes"]
+        answer: nn.Module = visit.module
+        if "features" in payload:
+            answer, given = output_layer(visit.module, visit.images.shape), payload["features"]
+        else:
+            given = channels_last(payload["mimic"])
+        target = self._target(visit, answer, given, classes)
+
+        def rectify(model: nn.Module, logits: Tensor, y: Tensor) -> Tensor:
+            return beta * divergence(target, answer(given))
+
+        return rectify
+
+    @torch.no_grad()
+    def _target(self, visit: Visit, answer: nn.Module, given: Tensor, classes: Tensor) -> Tensor:
+        """What clients shall answer to the mimic samples, as probabilities, shape (samples, classes)."""
+        number = visit.images.classes
+        if self.target == "global":
+            answers: Tensor = answer.eval()(given)
+            return answers.softmax(1)
+        if self.target == "class":
+            return F.one_hot(classes, number).float()
+        return torch.full((len(given), number), 1 / number)
+
+
+def divergence(target: Tensor, logits: Tensor) -> Tensor:
+    """The mean Kullback-Leibler divergence of `target`, (N, classes), from the softmax of `logits`."""
+    return F.kl_div(logits.log_softmax(1), target, reduction="batchmean")

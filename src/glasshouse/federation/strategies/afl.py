@@ -1,0 +1,85 @@
+"""Active federated learning: ask those clients whose loss is high (Goetz et al. 2019)."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glasshouse.data.images import Images
+from glasshouse.federation.strategies.fedavg import FedAvg
+from glasshouse.federation.strategies.options import check_number
+from glasshouse.federation.strategies.strategy import Server, Tensors
+from glasshouse.federation.updates import Delivery
+from glasshouse.learning.evaluate import predict
+
+
+@dataclass(frozen=True, kw_only=True)
+class AFL(FedAvg):
+    """Averages as FedAvg does, but prefers clients on whose images the model is still bad.
+
+    A client that trains tells its valuation: its summed loss under the model sent, over the root of its
+    sample count. The share `alpha1` of the clients with the lowest valuations v gets the probability 0, the
+    others one proportional to exp(`alpha2` v). So are all but a share `alpha3` of a round's clients drawn;
+    these are drawn evenly from the rest.
+
+    The paper leaves open what a client is worth that never trained: here the model counts as knowing nothing
+    of it, v = sqrt(n_k) ln(classes). The first round is drawn evenly. Where all clients take part it is
+    FedAvg.
+    """
+
+    alpha1: float = 0.75
+    alpha2: float = 0.01
+    alpha3: float = 0.1
+
+    tells = ("its summed loss under the model sent, over the root of its sample count",)
+
+    def __post_init__(self) -> None:
+        check_number("afl", "alpha1", self.alpha1, 0, 1)
+        check_number("afl", "alpha2", self.alpha2, 0)
+        check_number("afl", "alpha3", self.alpha3, 0, 1)
+
+    def begin(self, server: Server) -> Tensors:
+        return {"valuations": torch.full((len(server.sizes),), math.nan, dtype=torch.float64)}
+
+    def choose(self, server: Server, count: int) -> list[int]:
+        told = server.memory["valuations"].numpy()
+        if np.isnan(told).all():
+            return super().choose(server, count)
+        ignorant = np.sqrt(server.sizes) * math.log(server.classes)
+        rng = server.rng("choose")
+        # Clients that never trained often tie; who comes first among them shall not depend on their numbers.
+        order = rng.permutation(len(told))
+        valuations = np.where(np.isnan(told), ignorant, told)[order]
+        likely = probabilities(valuations, count, alpha1=self.alpha1, alpha2=self.alpha2)
+        by_value = rng.choice(order, round((1 - self.alpha3) * count), replace=False, p=likely)
+        rest = np.setdiff1d(order, by_value)
+        evenly = rng.choice(rest, count - len(by_value), replace=False)
+        return sorted(int(client) for client in (*by_value, *evenly))
+
+    def report(self, module: nn.Module, images: Images) -> Tensors:
+        losses = F.cross_entropy(predict(module, images.x), images.y, reduction="sum")
+        return {"valuation": losses / math.sqrt(len(images))}
+
+    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+        vector, memory = super().combine(server, delivery)
+        valuations = memory["valuations"].clone()
+        for client, told in delivery.reports.items():
+            valuations[client] = told["valuation"]
+        return vector, {"valuations": valuations}
+
+
+def probabilities(valuations: np.ndarray, count: int, *, alpha1: float, alpha2: float) -> np.ndarray:
+    """How likely each client is to be drawn first, shape (K,), so that `count` of them can be drawn.
+
+    >>> probabilities(np.array([1.0, 3.0, 2.0]), 1, alpha1=0.4, alpha2=np.log(2)).round(3).tolist()
+    [0.0, 0.667, 0.333]
+    """
+    excluded = min(round(alpha1 * len(valuations)), len(valuations) - count)
+    exponents = alpha2 * (valuations - valuations.max())
+    weights = np.exp(np.maximum(exponents, -500))  # those left in must stay above 0 to be drawn at all
+    weights[np.argsort(valuations, kind="stable")[:excluded]] = 0
+    drawn: np.ndarray = weights / weights.sum()
+    return drawn

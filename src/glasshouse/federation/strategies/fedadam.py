@@ -1,0 +1,44 @@
+"""Adam at the server (Reddi et al., Adaptive Federated Optimization, 2021, Algorithm 2)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glasshouse.federation.strategies.fedavg import FedAvg
+from glasshouse.federation.strategies.options import check_number
+from glasshouse.federation.strategies.stepping import check_decay, stepped
+from glasshouse.federation.strategies.strategy import Server, Tensors
+from glasshouse.federation.updates import Delivery
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAdam(FedAvg):
+    """Clients train as in FedAvg; the server takes their mean update for a gradient and steps with Adam.
+
+    With the mean update d: m <- `beta1` m + (1 - `beta1`) d; v <- `beta2` v + (1 - `beta2`) d^2;
+    model <- model + `server_lr` m / (sqrt(v) + `tau`). As published, nothing corrects the bias of the first
+    rounds, and v starts at no less than `tau`^2: here at that, and m at 0.
+    """
+
+    server_lr: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check_number("fedadam", "server_lr", self.server_lr, 0, open_low=True)
+        check_decay("fedadam", "beta1", self.beta1)
+        check_decay("fedadam", "beta2", self.beta2)
+        check_number("fedadam", "tau", self.tau, 0, open_low=True)
+
+    def begin(self, server: Server) -> Tensors:
+        trainable = server.layout.trainable
+        return {"first": torch.zeros(trainable), "second": torch.full((trainable,), self.tau**2)}
+
+    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+        mean = delivery.mean[: server.layout.trainable]
+        first = self.beta1 * server.memory["first"] + (1 - self.beta1) * mean
+        second = self.beta2 * server.memory["second"] + (1 - self.beta2) * mean.square()
+        change = self.server_lr * first / (second.sqrt() + self.tau)
+        return stepped(server, delivery, change), {"first": first, "second": second}

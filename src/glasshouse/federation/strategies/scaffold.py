@@ -1,0 +1,86 @@
+"""SCAFFOLD: control variates against client drift (Karimireddy et al. 2020)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glasshouse.errors import BadInput
+from glasshouse.federation.strategies.fedavg import FedAvg
+from glasshouse.federation.strategies.options import check_number
+from glasshouse.federation.strategies.stepping import stepped
+from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
+from glasshouse.federation.updates import Delivery
+from glasshouse.learning.fit import Steering
+from glasshouse.learning.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class SCAFFOLD(FedAvg):
+    """Clients correct each gradient by how their own mean gradient differed from everybody's when last asked.
+
+    A client adds c - c_k to each of its gradients. What its steps came to then tells its mean gradient, and
+    c_k becomes c_k - c + (x - y) / (sum of its learning rates), the paper's option II, with the y that
+    defences let out. The server moves by `server_lr` times the mean update and keeps c = sum_k N_k/N c_k over
+    all clients; both start at 0. Changes of c_k are needed as a sum only and travel with the update. Steps
+    tell a mean gradient in plain SGD only, so momentum and Adam are refused.
+    """
+
+    server_lr: float = 1.0
+
+    sends = ("the control variate: the mean gradient of all clients, each from when it was last asked",)
+
+    def __post_init__(self) -> None:
+        check_number("scaffold", "server_lr", self.server_lr, 0, open_low=True)
+
+    def local(self, recipe: Recipe) -> Recipe:
+        if recipe.optimiser != "sgd" or recipe.momentum:
+            used = f"momentum = {recipe.momentum}" if recipe.momentum else f"optimiser = {recipe.optimiser!r}"
+            raise BadInput(
+                f"scaffold reads a client's mean gradient off its steps, which {used} hides; "
+                "set optimiser = 'sgd' and momentum = 0, or take another strategy"
+            )
+        return recipe
+
+    def begin(self, server: Server) -> Tensors:
+        return {"variate": torch.zeros(server.layout.trainable)}
+
+    def brief(self, server: Server) -> Tensors:
+        return server.memory
+
+    def train(self, visit: Visit) -> Reply:
+        trainable = visit.layout.trainable
+        nothing = torch.zeros(trainable)
+        everybodys, own = (held.get("variate", nothing) for held in (visit.payload, visit.kept))
+        delta = visit.fit(steer=push(visit.module, everybodys - own))
+        variate = own - everybodys - delta[:trainable] / rates(visit.recipe, len(visit.images))
+        return Reply(delta, summed=variate - own, kept={"variate": variate})
+
+    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+        assert delivery.summed is not None
+        share = delivery.samples / sum(server.sizes)
+        variate = server.memory["variate"] + share * delivery.summed
+        mean = delivery.mean[: server.layout.trainable]
+        return stepped(server, delivery, self.server_lr * mean), {"variate": variate}
+
+
+def rates(recipe: Recipe, samples: int) -> float:
+    """The sum of the learning rates of all steps over `samples` images: K times the rate, if constant."""
+    total = recipe.total_steps(samples)
+    return sum(recipe.lr_at(step, total) for step in range(total))
+
+
+def push(module: nn.Module, correction: Tensor) -> Steering:
+    """Adds `correction`, shape (trainable,), to every gradient of `module`."""
+    own = list(module.parameters())
+    pieces = correction.split([parameter.numel() for parameter in own])
+    # In the memory order of the gradients, where adding is fastest.
+    laid = [torch.empty_like(one).copy_(piece.view(one.shape)) for one, piece in zip(own, pieces)]
+
+    @torch.no_grad()
+    def steer(parameters: list[nn.Parameter]) -> None:
+        pushed = [(one.grad, change) for one, change in zip(parameters, laid) if one.grad is not None]
+        gradients, changes = map(list, zip(*pushed))
+        torch._foreach_add_(gradients, changes)
+
+    return steer

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.options import check_choice, check_number, check_whole
+from glasshouse.federation.strategies.options import check_choice, check_interval, check_number, check_whole
 from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
 from glasshouse.federation.strategies.synthesis import (
     HiddenModel,
@@ -70,8 +70,7 @@ class FedFSNet(FedAvg):
         check_number("fed-fsnet", "lr", self.lr, 0, open_low=True)
         check_number("fed-fsnet", "beta", self.beta, 0)
         check_number("fed-fsnet", "decay", self.decay, 0, 1)
-        for bound in self.confidence:
-            check_number("fed-fsnet", "confidence", bound, 0, 1, open_low=True)
+        check_interval("fed-fsnet", "confidence", self.confidence, 0, 1)
         for option, choices in (("mixture", Mixture), ("form", Form), ("target", Target)):
             check_choice("fed-fsnet", option, getattr(self, option), get_args(choices))
 

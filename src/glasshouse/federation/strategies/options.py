@@ -24,6 +24,13 @@ def check_number(
         raise _refusal(strategy, option, value, f"a number {rule}")
 
 
+def check_interval(strategy: str, option: str, value: object, low: float, high: float) -> None:
+    """Refuse a `value` that is no pair of ascending numbers above `low` and at most `high`."""
+    fine = isinstance(value, tuple | list) and len(value) == 2 and value[0] <= value[1]
+    if not fine or not all(low < bound <= high for bound in value):  # type: ignore[attr-defined]
+        raise _refusal(strategy, option, value, f"two ascending numbers above {low:g} and up to {high:g}")
+
+
 def check_choice(strategy: str, option: str, value: object, choices: tuple[str, ...]) -> None:
     """Refuse a `value` that is none of `choices`."""
     if value not in choices:

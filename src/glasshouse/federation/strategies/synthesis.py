@@ -45,12 +45,14 @@ def mixture(known: Tensor, shares: Tensor, number: int, shape: Shape, rng: torch
     """`number` draws, (number, C, H, W): each has one device's moments, (K, 2), chosen by `shares`, (K,)."""
     chosen = known[torch.multinomial(shares, number, replacement=True, generator=rng)]
     mean, deviation = (own.view(-1, 1, 1, 1) for own in (chosen[:, 0], chosen[:, 1].sqrt()))
-    return mean + deviation * torch.randn(number, *shape, generator=rng)
+    draws: Tensor = mean + deviation * torch.randn(number, *shape, generator=rng)
+    return draws
 
 
 def reconstruction_loss(images: Tensor, z: Tensor) -> Tensor:
     """Equation 3: the mean distance between what H returns and what it should, both (N, C, H, W)."""
-    return torch.linalg.vector_norm((images - z).flatten(1), dim=1).mean()
+    distances: Tensor = torch.linalg.vector_norm((images - z).flatten(1), dim=1)
+    return distances.mean()
 
 
 def near_certain(classes: Tensor, number: int, confidence: Tensor) -> Tensor:

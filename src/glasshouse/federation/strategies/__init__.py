@@ -7,6 +7,8 @@ STRATEGIES = Registry(
     {
         "fedavg": "glasshouse.federation.strategies.fedavg:FedAvg",
         "fedsgd": "glasshouse.federation.strategies.fedavg:FedSGD",
+        "feddf": "glasshouse.federation.strategies.feddf:FedDF",
+        "fedgen": "glasshouse.federation.strategies.fedgen:FedGEN",
         "fedprox": "glasshouse.federation.strategies.fedprox:FedProx",
         "afl": "glasshouse.federation.strategies.afl:AFL",
         "fedavgm": "glasshouse.federation.strategies.fedavgm:FedAvgM",

@@ -9,7 +9,6 @@ import torch
 from glasshouse import cli
 from glasshouse.auditing.bench import prepare
 from glasshouse.auditing.target import train_target
-from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy
 from glasshouse.progress import Progress
@@ -19,38 +18,7 @@ from glasshouse.studies.mia_bad import targets
 from glasshouse.studies.mia_bad.cells import NULL_CURVE, batch_batch, batch_sample
 from glasshouse.studies.mia_bad.targets import Court, Courts, Sizes, Target
 from glasshouse.studies.run import run_study
-from glasshouse.studies.study import Cell, Study, Workplace
-
-
-class Counting(Study):
-    """A study that counts how often each cell runs."""
-
-    name = "counting"
-    title = "Counting"
-    calls: list[tuple[str, int]] = []  # noqa: RUF012
-
-    def cells(self, scale):
-        return [Cell(f"table-{n}/x", lambda place, n=n: self._cell(n, place)) for n in (1, 2)]
-
-    def _cell(self, number, place):
-        if place.seed == 13:
-            raise KeyboardInterrupt
-        self.calls.append((f"table-{number}/x", place.seed))
-        return [
-            Finding(
-                source="",
-                cell="",
-                family="utility",
-                metric="m",
-                value=number + place.seed / 10,
-                n=1,
-                printed=1.0,
-            )
-        ]
-
-
-CENTRAL = "table-1/digits/mlp/central/*"
-FILES = ("results.json", "results.csv", "study.json", "report.html", "config.toml")
+from glasshouse.studies.study import Workplace
 
 
 @pytest.fixture(scope="module")

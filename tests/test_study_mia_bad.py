@@ -21,6 +21,10 @@ from glasshouse.studies.run import run_study
 from glasshouse.studies.study import Workplace
 
 
+CENTRAL = "table-1/digits/mlp/central/*"
+FILES = ("results.json", "results.csv", "study.json", "report.html", "config.toml")
+
+
 @pytest.fixture(scope="module")
 def mia_bad(tmp_path_factory):
     """The central row of the smoke scale."""

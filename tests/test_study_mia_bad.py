@@ -20,7 +20,6 @@ from glasshouse.studies.mia_bad.targets import Court, Courts, Sizes, Target
 from glasshouse.studies.run import run_study
 from glasshouse.studies.study import Workplace
 
-
 CENTRAL = "table-1/digits/mlp/central/*"
 FILES = ("results.json", "results.csv", "study.json", "report.html", "config.toml")
 

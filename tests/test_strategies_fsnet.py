@@ -11,8 +11,9 @@ from glasshouse.federation.channels.secure import Secure
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.strategies import STRATEGIES
+from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.fsnet import FedFSNet, divergence
+from glasshouse.federation.strategies.fsnet import FedFSNet
 from glasshouse.federation.strategies.strategy import Visit
 from glasshouse.federation.strategies.synthesis import (
     HiddenModel,

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
+from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.options import check_choice, check_interval, check_number, check_whole
 from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
@@ -160,8 +161,3 @@ class FedFSNet(FedAvg):
         if self.target == "class":
             return F.one_hot(classes, number).float()
         return torch.full((len(given), number), 1 / number)
-
-
-def divergence(target: Tensor, logits: Tensor) -> Tensor:
-    """The mean Kullback-Leibler divergence of `target`, (N, classes), from the softmax of `logits`."""
-    return F.kl_div(logits.log_softmax(1), target, reduction="batchmean")

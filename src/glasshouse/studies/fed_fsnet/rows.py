@@ -1,0 +1,71 @@
+"""The lines of the tables: strategies with their options, and how the images are divided among devices."""
+
+from dataclasses import dataclass
+from typing import Any
+
+SHARDS = "shards(per_client=2)"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A strategy with its options, as pairs, on devices that hold what `partition` says."""
+
+    name: str
+    strategy: str
+    options: tuple[tuple[str, Any], ...] = ()
+    partition: str = SHARDS
+
+    def spec(self, more: tuple[tuple[str, Any], ...] = ()) -> str:
+        """The strategy as users type it, with `more` options, which the row's own override."""
+        options = dict(more) | dict(self.options)
+        written = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        return f"{self.strategy}({written})" if written else self.strategy
+
+
+def _fsnet(name: str, **options: Any) -> Row:
+    return Row(name, "fed-fsnet", tuple(options.items()))
+
+
+UPPER = Row("upper-bound", "fedavg", partition="iid")
+FEDAVG = Row("fedavg", "fedavg")
+AFL = Row("afl", "afl")
+FSNET = _fsnet("fed-fsnet")
+RIVALS = (FEDAVG, AFL, Row("feddf", "feddf"), Row("fedgen", "fedgen"))
+"""What the paper compares Fed-FSNet with, in the order of its Table 2."""
+PAPERS = (UPPER, *RIVALS, FSNET)
+OTHERS = (
+    *(Row(name, name) for name in ("fedprox", "scaffold", "fedavgm", "fedadam")),
+    _fsnet("fed-fsnet-features", form="features"),
+)
+ALL = (*PAPERS, *OTHERS)
+ABLATIONS = (
+    _fsnet("hidden-16", hidden=16),
+    _fsnet("hidden-1024", hidden=1024),
+    _fsnet("mixture-single", mixture="single"),
+    _fsnet("beta-constant", decay=1.0),
+    _fsnet("beta-0.1", beta=0.1),
+    _fsnet("target-class", target="class"),
+    _fsnet("target-global", target="global"),
+)
+"""Fed-FSNet with one thing changed each."""
+
+WORDS = {
+    "upper-bound": "upper bound: FedAvg, IID",
+    "fedavg": "FedAvg",
+    "afl": "AFL",
+    "feddf": "FedDF",
+    "fedgen": "FedGEN",
+    "fed-fsnet": "Fed-FSNet",
+    "fedprox": "FedProx",
+    "scaffold": "SCAFFOLD",
+    "fedavgm": "FedAvgM",
+    "fedadam": "FedAdam",
+    "fed-fsnet-features": "Fed-FSNet, features",
+    "hidden-16": "hidden model of 16 neurons",
+    "hidden-1024": "hidden model of 1,024 neurons",
+    "mixture-single": "one Gaussian instead of a mixture",
+    "beta-constant": "beta stays 1",
+    "beta-0.1": "beta starts at 0.1",
+    "target-class": "mimic samples learned as their class",
+    "target-global": "mimic samples learned as the global model's answer",
+}

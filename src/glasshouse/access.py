@@ -12,6 +12,8 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from glasshouse.federation.channels.channel import Channel, Plain
+from glasshouse.federation.strategies.fedavg import FedAvg
+from glasshouse.federation.strategies.strategy import Strategy
 from glasshouse.federation.updates import Delivery, Update
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
@@ -50,7 +52,8 @@ class ModelAccess(Access):
 class Protocol:
     """What every server knows, because it wrote it: network, layout, the clients' recipe, task and channel.
 
-    `shape` is that of an image: channels, height and width.
+    `shape` is that of an image: channels, height and width. Clients know it too, since they keep to it. What
+    the `strategy` has a client do, an adversary can do with images of its own.
     """
 
     architecture: nn.Module
@@ -59,6 +62,7 @@ class Protocol:
     shape: tuple[int, int, int]
     classes: int
     channel: Channel = field(default_factory=Plain)
+    strategy: Strategy = field(default_factory=FedAvg)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +101,47 @@ class AggregateAccess(Access):
     adversary = "blind server"
     protocol: Protocol
     rounds: tuple[SeenSum, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenReports:
+    """A round in which clients told the server something beside their updates.
+
+    `reports` and `sizes` are what each client told, by name, and its sample count; `sent` is the model that
+    they told it of, shape (P,).
+    """
+
+    number: int
+    sent: Tensor
+    reports: Mapping[int, Mapping[str, Tensor]]
+    sizes: Mapping[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class ReportAccess(Access):
+    """Reads, round by round, what clients tell beside their updates: in the clear, whatever the channel."""
+
+    adversary = "curious server"
+    protocol: Protocol
+    rounds: tuple[SeenReports, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenPayload:
+    """A round in which the server sent something beside the model `sent`, shape (P,): `payload`, by name."""
+
+    number: int
+    sent: Tensor
+    payload: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class PayloadAccess(Access):
+    """Reads, round by round, the model received and what came beside it, as every participant does."""
+
+    adversary = "client"
+    protocol: Protocol
+    rounds: tuple[SeenPayload, ...]
 
 
 class Exchange(typing.Protocol):

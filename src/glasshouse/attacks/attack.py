@@ -80,6 +80,13 @@ class LabelCounts:
 
 
 @dataclass(frozen=True, eq=False)
+class Nearness:
+    """How far each candidate lies from each of K samples that the adversary holds, shape (K, N)."""
+
+    distances: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class AdversarialExamples:
     """Perturbed candidates for each of E limits `eps`, ascending: `x` has shape (E, N, C, H, W).
 
@@ -111,7 +118,7 @@ class Reconstructions:
     note: str | None = None
 
 
-Evidence = Reconstructions | MembershipScores | Sources | LabelCounts | AdversarialExamples
+Evidence = Reconstructions | MembershipScores | Sources | LabelCounts | Nearness | AdversarialExamples
 
 
 class CannotRun(Exception):

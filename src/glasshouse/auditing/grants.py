@@ -14,8 +14,12 @@ from glasshouse.access import (
     AggregateAccess,
     BlindServerAccess,
     ModelAccess,
+    PayloadAccess,
     Protocol,
     QueryAccess,
+    ReportAccess,
+    SeenPayload,
+    SeenReports,
     SeenSum,
     SeenUpdates,
     ServerAccess,
@@ -79,6 +83,7 @@ class Grantor:
             federation.shape,
             federation.classes,
             federation.channel,
+            federation.strategy,
         )
         self.model = deepcopy(architecture)
         write_vector(self.model, history.vector)
@@ -97,6 +102,8 @@ class Grantor:
             ModelAccess: lambda: ModelAccess(self.model),
             UpdateAccess: self._updates,
             AggregateAccess: self._sums,
+            ReportAccess: self._reports,
+            PayloadAccess: self._payloads,
             ServerAccess: lambda: self._server(ServerAccess, federation, changes_network),
             BlindServerAccess: lambda: self._server(BlindServerAccess, self.blind, changes_network),
         }
@@ -127,6 +134,30 @@ class Grantor:
             for seen in self._seen
         )
         return AggregateAccess(self._protocol, rounds)
+
+    def _reports(self) -> ReportAccess:
+        sizes = self._federation.sizes
+        rounds = tuple(
+            SeenReports(
+                seen.number,
+                seen.sent,
+                seen.delivery.reports,
+                {client: sizes[client] for client in seen.delivery.reports},
+            )
+            for seen in self._seen
+            if seen.delivery.reports
+        )
+        if not rounds:
+            raise CannotRun("clients tell the server nothing beside their updates")
+        return ReportAccess(self._protocol, rounds)
+
+    def _payloads(self) -> PayloadAccess:
+        rounds = tuple(
+            SeenPayload(seen.number, seen.sent, seen.payload) for seen in self._seen if seen.payload
+        )
+        if not rounds:
+            raise CannotRun("the server sends nothing beside the model")
+        return PayloadAccess(self._protocol, rounds)
 
     @cached_property
     def blind(self) -> Federation:

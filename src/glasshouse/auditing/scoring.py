@@ -12,6 +12,7 @@ from glasshouse.attacks.attack import (
     CannotRun,
     LabelCounts,
     MembershipScores,
+    Nearness,
     Reconstructions,
     Sources,
 )
@@ -22,7 +23,7 @@ from glasshouse.auditing.truth import Truth
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.seeds import numpy_from
 from glasshouse.measures.epsilon import epsilon_lower_bound
-from glasshouse.measures.estimate import Estimate, mean, proportion
+from glasshouse.measures.estimate import Estimate, clustered_proportion, mean, proportion
 from glasshouse.measures.membership import advantage, auc, balanced_accuracy, chance_at_fpr, tpr_at_fpr
 from glasshouse.measures.pictures import (
     CAP,
@@ -93,6 +94,22 @@ def _(evidence: LabelCounts, truth: Truth) -> list[Score]:
         Score("label-overlap", mean(overlaps, bounds=(0.0, 1.0)), float(np.mean(shares))),
         Score("exact-counts", proportion(exact, len(right)), float(np.mean(lucky))),
     ]
+
+
+@score.register
+def _(evidence: Nearness, truth: Truth) -> list[Score]:
+    """Among as many members as non-members, so that either is nearest to a sample that tells nothing.
+
+    Samples with the same nearest record are one observation: it is a member or not for all of them.
+    """
+    rng = numpy_from(truth.rng)
+    sides = [np.flatnonzero(truth.member), np.flatnonzero(~truth.member)]
+    each = min(len(side) for side in sides)
+    among = np.sort(np.concatenate([rng.permutation(side)[:each] for side in sides]))
+    nearest = among[evidence.distances[:, among].argmin(1)]
+    share = clustered_proportion(truth.member[nearest], nearest)
+    told = f"{len(nearest)} samples, nearest to {len(np.unique(nearest))} different records of {len(among)}"
+    return [Score("nearest-member-share", replace(share, note=told), 0.5)]
 
 
 @score.register

@@ -14,7 +14,7 @@ from glasshouse.data.images import Images
 from glasshouse.data.split import Split
 from glasshouse.learning.seeds import numpy_rng, torch_rng
 
-ABOUT_RECORDS = ("membership", "source")
+ABOUT_RECORDS = ("membership", "source", "disclosure")
 """The families whose candidates are members and non-members; those of the others are test images."""
 
 

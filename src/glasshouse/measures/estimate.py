@@ -39,7 +39,23 @@ def proportion(successes: int, n: int) -> Estimate:
     return Estimate(successes / n, low, high, n)
 
 
-def clopper_pearson(successes: int, n: int, tail: float = (1 - LEVEL) / 2) -> tuple[float, float]:
+def clustered_proportion(hits: np.ndarray, clusters: np.ndarray) -> Estimate:
+    """The share of `hits`, bool of shape (N,), where those of a cluster, by number, stand or fall together.
+
+    The exact interval for as many independent cases as clusters of these sizes are worth, (sum of sizes)^2
+    over the sum of their squares (Korn and Graubard 1998).
+
+    >>> clustered_proportion(np.zeros(30, bool), np.arange(30) // 3).high == proportion(0, 10).high
+    True
+    """
+    sizes = np.unique(clusters, return_counts=True)[1]
+    worth = len(hits) ** 2 / float((sizes**2).sum())
+    share = float(hits.mean())
+    low, high = clopper_pearson(share * worth, worth)
+    return Estimate(share, low, high, len(hits))
+
+
+def clopper_pearson(successes: float, n: float, tail: float = (1 - LEVEL) / 2) -> tuple[float, float]:
     """The exact interval of a binomial proportion, which misses on either side with probability `tail`."""
     low = stats.beta.ppf(tail, successes, n - successes + 1) if successes else 0.0
     high = stats.beta.ppf(1 - tail, successes + 1, n - successes) if successes < n else 1.0

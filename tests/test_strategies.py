@@ -1,6 +1,8 @@
 """What all strategies have in common, and those that are one equation: FedProx, FedAvgM, FedAdam."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -224,3 +226,16 @@ def _mean(updates):
     """The mean update by N_k / N over those that arrived."""
     samples = sum(SIZES[update.client] for update in updates)
     return sum(SIZES[update.client] / samples * update.delta.double().numpy() for update in updates)
+
+
+@pytest.mark.parametrize("name", list(STRATEGIES))
+def test_the_page_of_strategies_has_all_of_them_with_their_options(name):
+    page = (Path(__file__).parent.parent / "docs" / "strategies.md").read_text()
+    (row,) = [line for line in page.splitlines() if re.match(rf"\| `{name}` \(", line)]
+    strategy = STRATEGIES.make(name)
+    options = dataclasses.fields(strategy) if dataclasses.is_dataclass(strategy) else ()
+    told = row.rstrip(" |").rpartition("|")[2] if options else ""
+    assert re.findall(r"`([^`]+)`", told) == [f"{one.name}={one.default!r}" for one in options]
+    behind_a_sum = row.split("|")[5].strip()
+    assert behind_a_sum.startswith("no" if strategy.needs_updates else "yes")
+    assert ("in the clear" in behind_a_sum) == (bool(strategy.tells) and not strategy.needs_updates)

@@ -40,10 +40,8 @@ OTHERS = (
 ALL = (*PAPERS, *OTHERS)
 ABLATIONS = (
     _fsnet("hidden-16", hidden=16),
-    _fsnet("hidden-1024", hidden=1024),
     _fsnet("mixture-single", mixture="single"),
     _fsnet("beta-constant", decay=1.0),
-    _fsnet("beta-0.1", beta=0.1),
     _fsnet("target-class", target="class"),
     _fsnet("target-global", target="global"),
 )
@@ -62,10 +60,8 @@ WORDS = {
     "fedadam": "FedAdam",
     "fed-fsnet-features": "Fed-FSNet, features",
     "hidden-16": "hidden model of 16 neurons",
-    "hidden-1024": "hidden model of 1,024 neurons",
     "mixture-single": "one Gaussian instead of a mixture",
     "beta-constant": "beta stays 1",
-    "beta-0.1": "beta starts at 0.1",
     "target-class": "mimic samples learned as their class",
     "target-global": "mimic samples learned as the global model's answer",
 }

@@ -89,8 +89,8 @@ TASKS = {
     "laptop": (
         replace(GREY, data="mnist", rows=PAPERS, ablations=()),
         GREY,
-        replace(GREY, data="cifar10", model="lenet", rounds=12, rows=PAPERS, ablations=()),
-        replace(GREY, model="lenet", rows=(UPPER, FEDAVG, FSNET), ablations=()),
+        replace(GREY, data="cifar10", model="lenet", rounds=10, rows=PAPERS, ablations=()),
+        replace(GREY, model="lenet", rounds=25, rows=(UPPER, FEDAVG, FSNET), ablations=()),
     ),
     "paper": (
         Task("mnist", "lenet", (0.1, 1.0), 50, ALL, WHOLE),

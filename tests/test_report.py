@@ -78,6 +78,10 @@ def test_the_page_is_well_formed(page: str) -> None:
     Balanced().check(page)
 
 
+def test_the_page_says_what_travels_in_a_round(page: str) -> None:
+    assert "sent a round 91.5 kB to each client, 87.4 kB back" in text_of(page)
+
+
 def test_every_table_has_a_caption_sortable_headings_and_a_csv_button(page: str) -> None:
     tables = re.findall(r"<table>.*?</table>", page, flags=re.DOTALL)
     assert len(tables) == page.count('class="csv quiet"') == 5

@@ -90,11 +90,12 @@ class Trial:
         return self.folder.cached(f"{slug(self.name)}/{name}", compute)
 
     def training(self) -> list[dict[str, Any]]:
-        """Accuracy round by round."""
+        """Accuracy, and the bytes to and from a client, round by round."""
         cell = f"{self.strategy}/{self.defence}"
         common = {"cell": cell, "defence": self.defence, "strategy": self.strategy}
+        figures = ("acc_global", "acc_local", "down", "up")
         return [
-            common | {"round": row.number + 1, "acc_global": row.acc_global, "acc_local": row.acc_local}
+            common | {"round": row.number + 1} | {key: getattr(row, key) for key in figures}
             for row in self.history.rounds
         ]
 

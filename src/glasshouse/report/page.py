@@ -156,7 +156,17 @@ def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
             and (m.row.defence or "none") == "none"
             and (m.row.strategy == CENTRAL) == central
         ]
-    return made
+    return made + _sent(run)
+
+
+def _sent(run: Run) -> list[tuple[str, str]]:
+    """What travels in the last round without defences, when a strategy sends all that it ever does."""
+    bare = [p for p in run.curves.training if p.defence == "none" and p.strategy != CENTRAL and p.down]
+    if not bare:
+        return []
+    return [
+        ("sent a round", f"{bare[-1].down / 1e3:,.1f} kB to each client, {bare[-1].up / 1e3:,.1f} kB back")
+    ]
 
 
 def _title(run: Run, studied: bool) -> str:

@@ -15,7 +15,10 @@ from glasshouse.store import read_text
 
 
 class TrainingPoint(BaseModel):
-    """Accuracy after one round; `acc_local` is the mean over the clients' own models."""
+    """Accuracy after one round; `acc_local` is the mean over the clients' own models.
+
+    `down` and `up` are the bytes that travel to and from one client; 0 where nobody counted.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -25,6 +28,8 @@ class TrainingPoint(BaseModel):
     round: int
     acc_global: float | None
     acc_local: float | None = None
+    down: int = 0
+    up: int = 0
 
 
 class Roc(BaseModel):

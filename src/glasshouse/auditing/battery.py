@@ -2,19 +2,27 @@
 
 from typing import Any
 
-from glasshouse.access import Access
+from glasshouse.access import Access, PayloadAccess, ReportAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.bench import Bench
 from glasshouse.auditing.curvature import sharpness
+from glasshouse.auditing.setting import Setting
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.target import train_target
 from glasshouse.auditing.trial import CURVES, Trial
 from glasshouse.auditing.yardstick import Outcomes, over_central, over_central_by_eps
+from glasshouse.defences.privacy import DifferentialPrivacy
+from glasshouse.federation.strategies import STRATEGIES
+from glasshouse.federation.strategies.strategy import Strategy
 from glasshouse.findings import Finding, from_row
 from glasshouse.learning.engine import Engine
 from glasshouse.measures.estimate import proportion
 from glasshouse.progress import Progress
+from glasshouse.registry import parse_spec
 from glasshouse.store import RunFolder
+
+DISCLOSED = ("reported-labels", "mimic-distance", "mimic-neighbours")
+"""The attacks on what travels beside the models; they run by themselves wherever anything does."""
 
 Curves = dict[str, list[dict[str, Any]]]
 
@@ -29,7 +37,7 @@ def run_battery(
     """
     findings: list[Finding] = []
     curves: Curves = {name: [] for name in ("training", *CURVES)}
-    specs = dict.fromkeys(bench.setting.audit.attacks)
+    specs = dict.fromkeys([*bench.setting.audit.attacks, *disclosed(bench.setting)])
     attacks = [(spec, kind) for spec in specs for kind in ATTACKS.make(spec).needs]
     evasions = [(spec, kind) for spec, kind in attacks if ATTACKS.make(spec).family == "evasion"]
     runs = [(bench.setting.training.strategy, defence) for defence in ("none", *bench.setting.audit.defences)]
@@ -59,6 +67,18 @@ def run_battery(
     return findings, curves
 
 
+def disclosed(setting: Setting) -> list[str]:
+    """The attacks that the setting's strategy invites and the setting does not name."""
+    strategy: Strategy = STRATEGIES.make(setting.training.strategy)
+    readable = {ReportAccess: strategy.tells, PayloadAccess: strategy.sends}
+    named = {parse_spec(spec, "attack")[0] for spec in setting.audit.attacks}
+    return [
+        name
+        for name in DISCLOSED
+        if name not in named and any(readable[kind] for kind in ATTACKS.make(name).needs)
+    ]
+
+
 def utility(trial: Trial) -> Finding:
     """The global model's test accuracy; the blind guess is the test set's most frequent class."""
     bench = trial.bench
@@ -73,7 +93,18 @@ def utility(trial: Trial) -> Finding:
         metric="test-accuracy",
         **share.entries(),
         chance=majority,
+        assumes=uncovered(trial),
     )
+
+
+def uncovered(trial: Trial) -> tuple[str, ...]:
+    """What differential privacy, if it is in force, does not cover, in words."""
+    federation = trial.federation
+    private = any(isinstance(defence, DifferentialPrivacy) for defence in federation.defences.defences)
+    if not (private and federation.strategy.tells):
+        return ()
+    told = "; ".join(federation.strategy.tells)
+    return (f"differential privacy covers the updates and not what each client tells beside them: {told}",)
 
 
 def beside_central(

@@ -20,6 +20,8 @@ from glasshouse.federation.shadows import (
     shadow_sets,
     train_shadows,
 )
+from glasshouse.federation.strategies import STRATEGIES
+from glasshouse.federation.strategies.strategy import Strategy
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.progress import Progress
@@ -102,10 +104,14 @@ class Shadowing:
         return answers
 
     def _training(self, defence: str, rounds: int) -> Training:
-        """How the target was trained, or the same number of epochs in one place."""
+        """How the target was trained, or the same number of epochs in one place.
+
+        Shadows have no server with images of its own; fedavg stands in for a strategy that needs them.
+        """
         setting = self._bench.setting
         training, audit = setting.training, setting.audit
         federated = audit.shadow_training == "like-target"
+        strategy: Strategy = STRATEGIES.make(training.strategy)
         by_user = setting.data.partition.startswith("by-user")
         return Training(
             recipe=training.recipe(),
@@ -113,16 +119,20 @@ class Shadowing:
             clients=len(self._bench.split.clients) if federated else 1,
             fraction=training.fraction if federated else 1.0,
             partition="iid" if by_user or not federated else setting.data.partition,
-            strategy=training.strategy if federated else "fedavg",
+            strategy=training.strategy if federated and not strategy.needs_images else "fedavg",
             defences=defence,
         )
 
     def _shadows(self, kind: str, training: Training, answers: Answers, sets: list[ShadowSet]) -> Shadows:
         source = "auxiliary images" if kind == "offline" else "of the records in question themselves"
+        setting = self._bench.setting
+        target = setting.training.strategy
         told = (
             f"{len(sets)} shadow models of the same network and recipe, trained {training.described()}, "
             f"each on {len(sets[0].train)} {source}"
         )
+        if setting.audit.shadow_training == "like-target" and training.strategy != target:
+            told += f", by fedavg, as there is no server with images of its own, which {target} needs"
         start = "" if self._bench.fresh_weights else ", from the target's own first weights"
         cut = self._auxiliary
         return Shadows(answers.about(slice(cut)), answers.about(slice(cut, None)), told + start)

@@ -49,8 +49,9 @@ class Training:
     def described(self) -> str:
         """The way of training in words."""
         where = "in one place" if self.clients == 1 else f"as federations of {self.clients} clients"
+        by = "" if self.strategy == "fedavg" else f" by {self.strategy}"
         under = "" if self.defences == "none" else f" under {self.defences}"
-        return f"{where} for {self.rounds} x {self.recipe.epochs} epochs{under}"
+        return f"{where}{by} for {self.rounds} x {self.recipe.epochs} epochs{under}"
 
 
 def log_odds(log_probabilities: np.ndarray, y: Tensor) -> np.ndarray:

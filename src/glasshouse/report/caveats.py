@@ -41,6 +41,7 @@ def caveats(run: Run, measures: Sequence[Measure]) -> list[str]:
         made.append(lag)
     if few := _few(attacked):
         made.append(f"Fewer than {FEW} cases stand behind {few}; read their intervals before their values.")
+    made += _uncovered(measures)
     made += _not_estimable(measures)
     return made + _unjudged(measures)
 
@@ -71,6 +72,15 @@ def _lag(run: Run) -> str:
         "The federated model learned clearly less than the same network trained centrally. A model that has "
         "not learned its data has little to give away: train longer before trusting that no leak was found."
     )
+
+
+def _uncovered(measures: Sequence[Measure]) -> list[str]:
+    """What a defence leaves open, which stands beside the accuracy that it costs."""
+    costs = [
+        m.row for m in measures if m.row.metric == "test-accuracy" and m.row.defence not in (None, "none")
+    ]
+    told = dict.fromkeys(one for row in costs for one in row.assumes)
+    return [f"{one[:1].upper()}{one[1:]}." for one in told]
 
 
 def _few(measures: Sequence[Measure]) -> str:

@@ -124,6 +124,11 @@ METRICS = {
         "knows exactly how many images of every class a client holds, for {value} clients",
         "a blind guess would know it for {chance}",
     ),
+    "nearest-member-share": Metric(
+        "nearest record is a member",
+        "receives samples whose nearest record was used for training in {value} cases",
+        "with samples that say nothing of the training records it would be {chance}",
+    ),
     "robust-accuracy": Metric(
         "robust accuracy",
         "changes test images within a set limit, and the model then gets {value} right",

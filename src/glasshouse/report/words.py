@@ -54,11 +54,18 @@ ADVERSARIES = {
         "Whoever holds a copy of the finished model: every client, and anyone it is shipped to.",
         "Reads the final weights and computes gradients through them.",
     ),
+    "client": Adversary(
+        "Client",
+        "A client that looks at what the server sends it beside the model",
+        "Any participant, honest in what it does, but looking at what it receives.",
+        "Reads, round by round, the model and whatever else the server sends to all.",
+    ),
     "curious server": Adversary(
         "Curious server",
-        "A curious server that follows the protocol but reads every client's update",
+        "A curious server that follows the protocol but reads what every client sends",
         "The party that runs the federation, honest in what it does, but looking.",
-        "Reads, round by round, the model it sent and the update of each client.",
+        "Reads, round by round, the model it sent, the update of each client, unless only their sum arrives, "
+        "and what the strategy has clients tell beside it.",
     ),
     "blind server": Adversary(
         "Blind server",
@@ -91,6 +98,11 @@ FAMILIES = {
     ),
     "source": Family("Source", "Which client held this record?", "source-accuracy"),
     "labels": Family("Labels", "Which classes do the clients hold, and how many of each?", "label-overlap"),
+    "disclosure": Family(
+        "Samples",
+        "Do the samples that the server sends lie nearer to training records than to others?",
+        "nearest-member-share",
+    ),
     "reconstruction": Family(
         "Reconstruction", "Can the server rebuild training images?", "recovery-rate", turns_round=False
     ),

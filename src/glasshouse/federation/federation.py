@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass
 
@@ -13,8 +13,9 @@ from glasshouse.data.split import Split
 from glasshouse.defences.defence import Stack
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels.channel import Channel, Plain, RoundFailed, sum_in_order
-from glasshouse.federation.clients import NOTHING, Block, Devices, Parcel, Trained, train_block
+from glasshouse.federation.clients import NOTHING, Block, Devices, Parcel, train_block
 from glasshouse.federation.history import History, Observed, Record, Round
+from glasshouse.federation.outcome import Arrived, Outcome
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.strategy import Server, Strategy, Tensors, carried
 from glasshouse.federation.updates import Delivery, Update, blocks
@@ -122,7 +123,7 @@ class Federation:
         payload: Tensors | None = None,
         kept: Mapping[int, Tensors] | None = None,
         keep_updates: bool = True,
-    ) -> "Outcome":
+    ) -> Outcome:
         """Send a model to `clients`, and what else the strategy sends, and return what comes of it.
 
         Clients in `apart` get the model named there instead; `kept` is what clients remember of earlier
@@ -136,7 +137,7 @@ class Federation:
         groups = blocks(clients)
         seed = derive(self._seed, "round", number)
         jobs = [Block(self._devices, parcel, group, samples, seed, whole) for group in groups]
-        arrived = _Arrived()
+        arrived = Arrived()
         arriving = arrived.unpack(self._engine.map(train_block, jobs))
         deltas = torch.cat(list(arriving) or [NOTHING]) if whole else sum_in_order(arriving)
         parcel.remove()
@@ -219,7 +220,7 @@ class Federation:
             memory=memory,
         )
 
-    def _parted(self, delivery: Delivery, arrived: "_Arrived") -> Delivery:
+    def _parted(self, delivery: Delivery, arrived: Arrived) -> Delivery:
         """What was delivered, with the change of the model apart from what the strategy sums beside it."""
         length = self.layout.size
         summed = delivery.mean[length:] if len(delivery.mean) > length else None
@@ -248,49 +249,6 @@ def check_compatible(strategy: Strategy, channel: Channel) -> None:
             f"{type(strategy).__name__} looks at every client's update, of which this channel shows only the "
             'sum; take the channel "plain", or a strategy that needs no more than the sum'
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a round came to: the delivery, the participants' mean local accuracy and what they keep.
-
-    `bytes` is what one client sent, on average.
-    """
-
-    delivery: Delivery
-    accuracy: float | None
-    kept: dict[int, Tensors]
-    bytes: int
-
-
-class _Arrived:
-    """Who replied in a round and what, who refused and why, and how good the clients' own models are."""
-
-    def __init__(self) -> None:
-        self.clients: list[int] = []
-        self.reports: dict[int, Tensors] = {}
-        self.refused: dict[int, str] = {}
-        self._kept: dict[int, Tensors] = {}
-        self._accuracies: list[float] = []
-
-    def unpack(self, trained: Iterable[Trained]) -> Iterator[Tensor]:
-        """The deltas of each block in which anybody trained, as it arrives."""
-        for result in trained:
-            self.clients += result.clients
-            self.reports |= result.reports
-            self._kept |= result.kept
-            self.refused |= result.refused
-            self._accuracies += result.accuracies
-            if result.clients:
-                yield torch.from_numpy(result.deltas)
-
-    def outcome(self, delivery: Delivery) -> Outcome:
-        """The round; clients of whom nothing arrived stay as they were before it."""
-        accuracy = sum(self._accuracies) / len(self._accuracies) if self._accuracies else None
-        kept = {k: self._kept[k] for k in delivery.clients if self._kept[k]}
-        sent = {"model": delivery.mean} | ({} if delivery.summed is None else {"summed": delivery.summed})
-        told = [carried(report) for report in delivery.reports.values()]
-        return Outcome(delivery, accuracy, kept, carried(sent) + sum(told) // max(1, len(told)))
 
 
 def _finished(history: History, plan: Plan) -> bool:

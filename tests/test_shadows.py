@@ -16,6 +16,7 @@ from glasshouse.data.split import Split
 from glasshouse.federation import shadows
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.shadows import ShadowSet, Training, online_sets, shadow_sets, train_shadows
+from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.layout import read_vector, write_vector
@@ -23,6 +24,13 @@ from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive
 from glasshouse.progress import Progress
 from glasshouse.store import read_tensors
+
+
+class Distilling(FedAvg):
+    """A strategy whose server has images of its own."""
+
+    needs_images = True
+
 
 MASTER = np.arange(100, 220)
 RECIPE = Recipe(epochs=1, batch_size=8, lr=0.1)
@@ -200,11 +208,11 @@ def test_only_answers_are_kept(ask, tmp_path):
     assert {field.name for field in dataclasses.fields(answers)} == {"images", "logits", "inside", "tested"}
 
 
-def shadowing_of(tmp_path, engine, **audit):
+def shadowing_of(tmp_path, engine, strategy="fedavg", **audit):
     """Shadow models for an audit of 3 clients on striped images, and its bench."""
     setting = make_setting({
         "data": {"clients": 3, "members": 30, "nonmembers": 30, "auxiliary": 40, "test": 20},
-        "training": {"rounds": 1, "batch_size": 10},
+        "training": {"rounds": 1, "batch_size": 10, "strategy": strategy},
         "audit": {"shadows": 4, **audit},
     })  # fmt: skip
     images = make_images(120)
@@ -259,6 +267,29 @@ def test_shadows_are_trained_like_the_target_or_in_one_place(tmp_path, engine):
     central, _ = shadowing_of(tmp_path / "b", engine, shadow_training="central")
     assert "as federations of 3 clients" in federated.offline("none").described
     assert "in one place" in central.offline("none").described
+
+
+def test_shadows_are_trained_by_the_targets_strategy_and_name_it(tmp_path, engine):
+    plain, _ = shadowing_of(tmp_path / "a", engine)
+    other, _ = shadowing_of(tmp_path / "b", engine, strategy="fedavgm(server_lr=0.5)")
+    ours, theirs = plain.offline("none"), other.offline("none")
+    assert "fedavg" not in ours.described
+    assert "by fedavgm(server_lr=0.5) for 1 x 1 epochs" in theirs.described
+    assert not np.array_equal(ours.auxiliary.logits, theirs.auxiliary.logits)
+
+
+def test_shadows_do_without_a_server_that_has_images_and_say_so(tmp_path, engine):
+    plain, _ = shadowing_of(tmp_path / "a", engine)
+    distilled, _ = shadowing_of(tmp_path / "b", engine, strategy="test_shadows:Distilling")
+    told = distilled.offline("none").described
+    assert (
+        "by fedavg, as there is no server with images of its own, which test_shadows:Distilling needs" in told
+    )
+    np.testing.assert_array_equal(
+        distilled.offline("none").auxiliary.logits, plain.offline("none").auxiliary.logits
+    )
+    central, _ = shadowing_of(tmp_path / "c", engine, "test_shadows:Distilling", shadow_training="central")
+    assert "fedavg" not in central.offline("none").described
 
 
 def test_shadows_from_given_weights_say_so(tmp_path, engine):

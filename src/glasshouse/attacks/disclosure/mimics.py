@@ -27,7 +27,7 @@ class MimicDistance(Attack):
     def run(self, access: PayloadAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         x = given(knowledge.candidates).x
         nearest = [_nearest(samples, samples.distances(x)) for samples in received(access, rng)]
-        scores = -np.min(nearest, axis=0).astype(np.float64)
+        scores = -np.min(nearest, axis=0)
         return MembershipScores(scores, scores > np.median(scores))
 
 

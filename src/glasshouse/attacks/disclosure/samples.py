@@ -10,8 +10,8 @@ from torch import Tensor
 
 from glasshouse.access import PayloadAccess, SeenPayload
 from glasshouse.attacks.attack import CannotRun
-from glasshouse.federation.strategies.fedgen import FedGEN
 from glasshouse.federation.strategies.generator import Generator
+from glasshouse.federation.strategies.recalling import Recalling
 from glasshouse.learning.cpu import channels_last
 from glasshouse.learning.evaluate import CHUNK
 from glasshouse.learning.layout import write_vector
@@ -35,8 +35,9 @@ class Samples:
 
     def distances(self, x: Tensor) -> np.ndarray:
         """From each point to each of the images `x`, shape (K, N)."""
-        # Without the shortcut through inner products, which does not find a distance of zero.
-        apart = torch.cdist(self.points, self.place(x), compute_mode="donot_use_mm_for_euclid_dist")
+        # Through inner products, which is fast; in single precision it would not tell small distances apart.
+        mode = "use_mm_for_euclid_dist"
+        apart = torch.cdist(self.points.double(), self.place(x).double(), compute_mode=mode)
         found: np.ndarray = apart.numpy()
         if not np.isfinite(found).all():
             raise CannotRun("the samples that the server sends are not finite numbers")
@@ -58,7 +59,7 @@ def _samples(access: PayloadAccess, seen: SeenPayload, rng: torch.Generator) -> 
         return Samples(seen.number, payload["mimic"].flatten(1), lambda x: x.flatten(1), pixels=True)
     if "features" in payload:
         return Samples(seen.number, payload["features"], _embedding(access, seen), pixels=False)
-    if "generator" in payload and isinstance(access.protocol.strategy, FedGEN):
+    if "generator" in payload and isinstance(access.protocol.strategy, Recalling):
         drawn = _drawn(access, payload["generator"], rng)
         return Samples(seen.number, drawn, _embedding(access, seen), pixels=False)
     return None
@@ -68,7 +69,7 @@ def _samples(access: PayloadAccess, seen: SeenPayload, rng: torch.Generator) -> 
 def _drawn(access: PayloadAccess, weights: Tensor, rng: torch.Generator) -> Tensor:
     """Features of every class from the generator with these weights, shape (classes * PER_CLASS, d)."""
     protocol, strategy = access.protocol, access.protocol.strategy
-    assert isinstance(strategy, FedGEN)
+    assert isinstance(strategy, Recalling)
     width = output_layer(protocol.architecture, protocol.shape).in_features
     generator = Generator(strategy.noise, protocol.classes, strategy.hidden, width).eval()
     write_vector(generator, weights)

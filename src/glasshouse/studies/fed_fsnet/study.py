@@ -1,11 +1,17 @@
 """The study: its grid at each scale."""
 
+from collections.abc import Sequence
 from functools import partial
 
+from glasshouse.findings import Finding
 from glasshouse.studies.fed_fsnet.cells import table_cell
+from glasshouse.studies.fed_fsnet.claims import verdicts
+from glasshouse.studies.fed_fsnet.figures import charts
+from glasshouse.studies.fed_fsnet.layout import tables
 from glasshouse.studies.fed_fsnet.leaks import leak_cell
+from glasshouse.studies.fed_fsnet.measured import Measured
 from glasshouse.studies.fed_fsnet.scales import TASKS
-from glasshouse.studies.study import Cell, Study
+from glasshouse.studies.study import Cell, Presentation, Study, Verdict
 
 
 class FedFSNetStudy(Study):
@@ -47,3 +53,10 @@ class FedFSNetStudy(Study):
             for row in task.lines(fraction)
         ]
         return made
+
+    def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
+        return verdicts(Measured(findings))
+
+    def present(self, findings: Sequence[Finding]) -> Presentation:
+        measured = Measured(findings)
+        return Presentation(tuple(tables(measured)), tuple(charts(measured)))

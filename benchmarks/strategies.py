@@ -92,7 +92,8 @@ def table(turns: dict[str, list[Turn]], samples: int, recipe: Recipe) -> str:
     lines = [
         f"**A round of every strategy**: LeNet, 10 of {CLIENTS} clients with {samples} images of 28x28, "
         f"{recipe.epochs} local epoch{'s' * (recipe.epochs > 1)} of batches of {recipe.batch_size}, "
-        f"{SERVERS_OWN:,} images of the server's own, default options; medians of {rounds} rounds on {os.cpu_count()} cores.",
+        f"{SERVERS_OWN:,} images of the server's own, default options; "
+        f"medians of {rounds} rounds on {os.cpu_count()} cores.",
         "",
         "| strategy | CPU seconds | of FedAvg's | from - to | seconds | of FedAvg's | kB down | kB up |",
         "|---|---|---|---|---|---|---|---|",

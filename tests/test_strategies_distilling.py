@@ -16,7 +16,7 @@ from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.feddf import FedDF, taught
-from glasshouse.federation.strategies.fedgen import FedGEN, recalled, teachers
+from glasshouse.federation.strategies.fedgen import FedGEN
 from glasshouse.federation.strategies.generator import (
     Generator,
     Teachers,
@@ -25,6 +25,7 @@ from glasshouse.federation.strategies.generator import (
     train_generator,
     write_moments,
 )
+from glasshouse.federation.strategies.recalling import recalled
 from glasshouse.federation.strategies.strategy import Visit
 from glasshouse.federation.updates import Update
 from glasshouse.learning.engine import Engine
@@ -290,7 +291,9 @@ def test_the_teachers_are_the_last_layers_of_those_whose_updates_arrived():
     delivery = make_delivery(server)
     delivery = dataclasses.replace(delivery, updates=(delivery.updates[2], delivery.updates[0]))
     counts = torch.arange(3 * CLASSES).view(3, CLASSES)
-    known = teachers(server, delivery, server.module[-1], counts)
+    server = dataclasses.replace(server, memory={"labels": counts})
+    delivery = dataclasses.replace(delivery, reports={})
+    known = GENERATING.teachers(server, delivery, server.module[-1])
     for place, client in enumerate((2, 0)):
         model = make_model()
         write_vector(model, server.vector + delivery.updates[place].delta)

@@ -15,6 +15,7 @@ STRATEGIES = Registry(
         "scaffold": "glasshouse.federation.strategies.scaffold:SCAFFOLD",
         "fedadam": "glasshouse.federation.strategies.fedadam:FedAdam",
         "fed-fsnet": "glasshouse.federation.strategies.fsnet:FedFSNet",
+        "fedrecall": "glasshouse.federation.strategies.fedrecall:FedRecall",
     },
     base="glasshouse.federation.strategies.strategy:Strategy",
 )

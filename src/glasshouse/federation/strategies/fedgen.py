@@ -3,165 +3,48 @@
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
-from glasshouse.federation.strategies.divergence import divergence
-from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.generator import (
-    Generator,
-    Teachers,
-    read_moments,
-    train_generator,
-    write_moments,
-)
-from glasshouse.federation.strategies.options import check_number, check_whole
-from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
+from glasshouse.federation.strategies.generator import Teachers
+from glasshouse.federation.strategies.recalling import Recalling, last_layers
+from glasshouse.federation.strategies.strategy import Server, Tensors
 from glasshouse.federation.updates import Delivery
-from glasshouse.learning.fit import Objective
-from glasshouse.learning.layout import read_vector, write_vector
-from glasshouse.learning.seeds import torch_rng
-from glasshouse.models.outputs import output_layer
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedGEN(FedAvg):
+class FedGEN(Recalling):
     """Averages as FedAvg does; clients also learn from features that a generator makes up for each class.
 
-    Every client tells how many images of each class it has. The generator turns `noise` uniform numbers and
-    a label, through one layer of `hidden` neurons, into what the networks' last layer is given. In each round
-    the server fits it for `generator_steps` batches of `batch_size` (Adam, rate `generator_lr`,
-    `weight_decay`, its moments kept from round to round): the last layers of the round's clients shall
-    recognise the label, each weighted by its share of the label's images, and `diversity` weighs against
-    features that are all alike.
-
-    Clients add `weight` times the cross-entropy of their last layer on `batch_size` made-up features of
-    classes drawn uniformly, and `weight` times the divergence of their answers to a batch from those to
-    features made up for its labels, KL(made up || real), whose gradient goes through the real answers alone
-    as in the authors' code. In the first round they do not. `weight` and `generator_lr` are multiplied by
-    `decay` every round; with `weight` 0 this is FedAvg.
+    Every client tells how many images of each class it has. The generator is taught by the last layers of the
+    round's clients, each weighted by its share of a label's images.
     """
-
-    noise: int = 32
-    hidden: int = 256
-    generator_steps: int = 50
-    batch_size: int = 32
-    generator_lr: float = 3e-4
-    weight_decay: float = 1e-2
-    decay: float = 0.98
-    weight: float = 10.0
-    diversity: float = 1.0
 
     needs_updates = True
     tells = ("how many images of each class it has",)
     sends = ("a generator of features for each class, made from the clients' last layers",)
 
-    def __post_init__(self) -> None:
-        for option, least in (("noise", 1), ("hidden", 1), ("generator_steps", 1), ("batch_size", 2)):
-            check_whole("fedgen", option, getattr(self, option), least)
-        check_number("fedgen", "generator_lr", self.generator_lr, 0, open_low=True)
-        check_number("fedgen", "decay", self.decay, 0, 1, open_low=True)
-        for option in ("weight_decay", "weight", "diversity"):
-            check_number("fedgen", option, getattr(self, option), 0)
-
     def begin(self, server: Server) -> Tensors:
-        last = output_layer(server.module, server.shape)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(server.derive("generator"))
-            generator = self._generator(last, server.classes)
-        size = sum(parameter.numel() for parameter in generator.parameters())
-        return {
-            "generator": read_vector(generator),
-            "first": torch.zeros(size),
-            "second": torch.zeros(size),
-            "steps": torch.zeros(()),
-            "labels": torch.zeros(len(server.sizes), server.classes, dtype=torch.int64),
-        }
-
-    def brief(self, server: Server) -> Tensors:
-        if server.number == 0 or not self.weight:
-            return {}
-        weight = self.weight * self.decay**server.number
-        return {"generator": server.memory["generator"], "weight": torch.tensor(weight)}
+        nobody = torch.zeros(len(server.sizes), server.classes, dtype=torch.int64)
+        return {**super().begin(server), "labels": nobody}
 
     def report(self, module: nn.Module, images: Images) -> Tensors:
         return {"labels": images.label_counts()}
 
-    def train(self, visit: Visit) -> Reply:
-        return Reply(visit.fit(objective=self._recalling(visit) if visit.payload else None))
-
     def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
         vector, memory = super().combine(server, delivery)
-        counts = memory["labels"].clone()
-        for client, report in delivery.reports.items():
-            counts[client] = report["labels"]
-        last = output_layer(server.module, server.shape)
-        generator = self._generator(last, server.classes)
-        write_vector(generator, memory["generator"])
-        optimiser = torch.optim.Adam(
-            generator.parameters(),
-            self.generator_lr * self.decay**server.number,
-            weight_decay=self.weight_decay,
-            fused=True,
-        )
-        write_moments(optimiser, memory["first"], memory["second"], memory["steps"])
-        train_generator(
-            generator,
-            teachers(server, delivery, last, counts),
-            optimiser,
-            steps=self.generator_steps,
-            batch_size=self.batch_size,
-            diversity=self.diversity,
-            rng=server.torch_rng("generator"),
-        )
-        return vector, {"generator": read_vector(generator), "labels": counts, **read_moments(optimiser)}
+        return vector, {**memory, "labels": _told(server, delivery)}
 
-    def _generator(self, last: nn.Linear, classes: int) -> Generator:
-        return Generator(self.noise, classes, self.hidden, last.in_features)
-
-    def _recalling(self, visit: Visit) -> Objective:
-        """What a client learns from the generator, which stays as it is and in eval mode."""
-        last = output_layer(visit.module, visit.images.shape)
-        classes = visit.images.classes
-        generator = self._generator(last, classes).eval()
-        write_vector(generator, visit.payload["generator"])
-        weight = visit.payload["weight"]
-        rng = torch_rng(visit.seed, "generator")
-
-        def recall(model: nn.Module, logits: Tensor, y: Tensor) -> Tensor:
-            drawn = torch.randint(classes, (self.batch_size,), generator=rng)
-            labels = torch.cat([y, drawn])
-            with torch.no_grad():
-                latent = generator(generator.draw(len(labels), rng), labels)
-            return weight * recalled(logits, last(latent), drawn)
-
-        return recall
+    def teachers(self, server: Server, delivery: Delivery, last: nn.Linear) -> Teachers:
+        assert delivery.updates is not None
+        arrived = [update.client for update in delivery.updates]
+        states = (server.vector + update.delta for update in delivery.updates)
+        return Teachers(*last_layers(server, states, last), _told(server, delivery)[arrived])
 
 
-def recalled(real: Tensor, made_up: Tensor, drawn: Tensor) -> Tensor:
-    """Both terms that clients add, for logits of a batch, (N, classes), and of features, (N + M, classes).
-
-    The first N features were made up for the batch's labels, the others for `drawn`, shape (M,).
-    """
-    same, others = made_up.split([len(real), len(drawn)])
-    return F.cross_entropy(others, drawn) + divergence(same.detach().softmax(1), real)
-
-
-def teachers(server: Server, delivery: Delivery, last: nn.Linear, counts: Tensor) -> Teachers:
-    """The clients' last layers, with `counts`, (clients, classes), of the images that each client has.
-
-    `last` is that layer in the server's module.
-    """
-    assert delivery.updates is not None
-    names = {id(parameter): name for name, parameter in server.module.named_parameters()}
-    sent = server.layout.named(server.vector)
-    changes = [server.layout.named(update.delta) for update in delivery.updates]
-
-    def arrived(parameter: Tensor) -> Tensor:
-        name = names[id(parameter)]
-        return sent[name] + torch.stack([change[name] for change in changes])
-
-    weight = arrived(last.weight)
-    bias = weight.new_zeros(weight.shape[:2]) if last.bias is None else arrived(last.bias)
-    return Teachers(weight, bias, counts[[update.client for update in delivery.updates]])
+def _told(server: Server, delivery: Delivery) -> Tensor:
+    """How many images of each class each client has, (clients, classes), as far as it has told; else 0."""
+    counts = server.memory["labels"].clone()
+    for client, report in delivery.reports.items():
+        counts[client] = report["labels"]
+    return counts

@@ -1,0 +1,155 @@
+"""Averaging with a generator: clients recall what they lack from features that the server makes up."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glasshouse.federation.strategies.divergence import divergence
+from glasshouse.federation.strategies.fedavg import FedAvg
+from glasshouse.federation.strategies.generator import (
+    Generator,
+    Teachers,
+    read_moments,
+    train_generator,
+    write_moments,
+)
+from glasshouse.federation.strategies.options import check_number, check_whole
+from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
+from glasshouse.federation.updates import Delivery
+from glasshouse.learning.fit import Objective
+from glasshouse.learning.layout import read_vector, write_vector
+from glasshouse.learning.seeds import torch_rng
+from glasshouse.models.outputs import output_layer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recalling(FedAvg):
+    """Averages as FedAvg does; clients also learn from features that a generator makes up for each class.
+
+    Whose last layers teach the generator is for a strategy to say. It turns `noise` uniform numbers and a
+    label, through one layer of `hidden` neurons, into what the networks' last layer is given. In each round
+    the server fits it for `generator_steps` batches of `batch_size` (Adam, rate `generator_lr`,
+    `weight_decay`, its moments kept from round to round): its teachers shall recognise the label, and
+    `diversity` weighs against features that are all alike.
+
+    Clients add `weight` times the cross-entropy of their last layer on `batch_size` made-up features of
+    classes drawn uniformly, and `weight` times the divergence of their answers to a batch from those to
+    features made up for its labels, KL(made up || real), whose gradient goes through the real answers alone
+    as in the code of FedGEN's authors. In the first round they do not. `weight` and `generator_lr` are
+    multiplied by `decay` every round; with `weight` 0 this is FedAvg.
+    """
+
+    noise: int = 32
+    hidden: int = 256
+    generator_steps: int = 50
+    batch_size: int = 32
+    generator_lr: float = 3e-4
+    weight_decay: float = 1e-2
+    decay: float = 0.98
+    weight: float = 10.0
+    diversity: float = 1.0
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__.lower()
+        for option, least in (("noise", 1), ("hidden", 1), ("generator_steps", 1), ("batch_size", 2)):
+            check_whole(name, option, getattr(self, option), least)
+        check_number(name, "generator_lr", self.generator_lr, 0, open_low=True)
+        check_number(name, "decay", self.decay, 0, 1, open_low=True)
+        for option in ("weight_decay", "weight", "diversity"):
+            check_number(name, option, getattr(self, option), 0)
+
+    def begin(self, server: Server) -> Tensors:
+        last = output_layer(server.module, server.shape)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(server.derive("generator"))
+            generator = self._generator(last, server.classes)
+        size = sum(parameter.numel() for parameter in generator.parameters())
+        return {
+            "generator": read_vector(generator),
+            "first": torch.zeros(size),
+            "second": torch.zeros(size),
+            "steps": torch.zeros(()),
+        }
+
+    def brief(self, server: Server) -> Tensors:
+        if server.number == 0 or not self.weight:
+            return {}
+        weight = self.weight * self.decay**server.number
+        return {"generator": server.memory["generator"], "weight": torch.tensor(weight)}
+
+    def train(self, visit: Visit) -> Reply:
+        return Reply(visit.fit(objective=self._recalling(visit) if visit.payload else None))
+
+    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+        vector, memory = super().combine(server, delivery)
+        last = output_layer(server.module, server.shape)
+        generator = self._generator(last, server.classes)
+        write_vector(generator, memory["generator"])
+        optimiser = torch.optim.Adam(
+            generator.parameters(),
+            self.generator_lr * self.decay**server.number,
+            weight_decay=self.weight_decay,
+            fused=True,
+        )
+        write_moments(optimiser, memory["first"], memory["second"], memory["steps"])
+        train_generator(
+            generator,
+            self.teachers(server, delivery, last),
+            optimiser,
+            steps=self.generator_steps,
+            batch_size=self.batch_size,
+            diversity=self.diversity,
+            rng=server.torch_rng("generator"),
+        )
+        return vector, {"generator": read_vector(generator), **read_moments(optimiser)}
+
+    @abstractmethod
+    def teachers(self, server: Server, delivery: Delivery, last: nn.Linear) -> Teachers:
+        """Whom the generator learns from after a round; `last` is the last layer of the server's module."""
+
+    def _generator(self, last: nn.Linear, classes: int) -> Generator:
+        return Generator(self.noise, classes, self.hidden, last.in_features)
+
+    def _recalling(self, visit: Visit) -> Objective:
+        """What a client learns from the generator, which stays as it is and in eval mode."""
+        last = output_layer(visit.module, visit.images.shape)
+        classes = visit.images.classes
+        generator = self._generator(last, classes).eval()
+        write_vector(generator, visit.payload["generator"])
+        weight = visit.payload["weight"]
+        rng = torch_rng(visit.seed, "generator")
+
+        def recall(model: nn.Module, logits: Tensor, y: Tensor) -> Tensor:
+            drawn = torch.randint(classes, (self.batch_size,), generator=rng)
+            labels = torch.cat([y, drawn])
+            with torch.no_grad():
+                latent = generator(generator.draw(len(labels), rng), labels)
+            return weight * recalled(logits, last(latent), drawn)
+
+        return recall
+
+
+def recalled(real: Tensor, made_up: Tensor, drawn: Tensor) -> Tensor:
+    """Both terms that clients add, for logits of a batch, (N, classes), and of features, (N + M, classes).
+
+    The first N features were made up for the batch's labels, the others for `drawn`, shape (M,).
+    """
+    same, others = made_up.split([len(real), len(drawn)])
+    return F.cross_entropy(others, drawn) + divergence(same.detach().softmax(1), real)
+
+
+def last_layers(server: Server, states: Iterable[Tensor], last: nn.Linear) -> tuple[Tensor, Tensor]:
+    """The last layers of K models, given their `states`, each of shape (P,), and that of the server's module.
+
+    Weights have the shape (K, classes, width), biases (K, classes).
+    """
+    names = {id(parameter): name for name, parameter in server.module.named_parameters()}
+    named = [server.layout.named(state) for state in states]
+    weight = torch.stack([state[names[id(last.weight)]] for state in named])
+    if last.bias is None:
+        return weight, weight.new_zeros(weight.shape[:2])
+    return weight, torch.stack([state[names[id(last.bias)]] for state in named])

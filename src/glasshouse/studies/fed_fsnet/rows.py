@@ -33,9 +33,12 @@ FSNET = _fsnet("fed-fsnet")
 RIVALS = (FEDAVG, AFL, Row("feddf", "feddf"), Row("fedgen", "fedgen"))
 """What the paper compares Fed-FSNet with, in the order of its Table 2."""
 PAPERS = (UPPER, *RIVALS, FSNET)
+RECALL = Row("fedrecall", "fedrecall")
+"""What Fed-FSNet might have been: features instead of samples, from the global model alone too."""
 OTHERS = (
     *(Row(name, name) for name in ("fedprox", "scaffold", "fedavgm", "fedadam")),
     _fsnet("fed-fsnet-features", form="features"),
+    RECALL,
 )
 ALL = (*PAPERS, *OTHERS)
 ABLATIONS = (
@@ -48,7 +51,7 @@ ABLATIONS = (
 """Fed-FSNet with one thing changed each."""
 
 WORDS = {
-    "upper-bound": "upper bound: FedAvg, IID",
+    "upper-bound": "FedAvg, IID",
     "fedavg": "FedAvg",
     "afl": "AFL",
     "feddf": "FedDF",
@@ -58,10 +61,10 @@ WORDS = {
     "scaffold": "SCAFFOLD",
     "fedavgm": "FedAvgM",
     "fedadam": "FedAdam",
-    "fed-fsnet-features": "Fed-FSNet, features",
-    "hidden-16": "hidden model of 16 neurons",
-    "mixture-single": "one Gaussian instead of a mixture",
-    "beta-constant": "beta stays 1",
-    "target-class": "mimic samples learned as their class",
-    "target-global": "mimic samples learned as the global model's answer",
+    "fed-fsnet-features": "Fed-FSNet with features",
+    "hidden-16": "Fed-FSNet, hidden model of 16 neurons",
+    "mixture-single": "Fed-FSNet, one Gaussian for all devices",
+    "beta-constant": "Fed-FSNet, beta stays 1",
+    "target-class": "Fed-FSNet, mimics learned as their class",
+    "target-global": "Fed-FSNet, mimics learned as the global model answers",
 }

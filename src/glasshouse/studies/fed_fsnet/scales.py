@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glasshouse.learning.recipe import Recipe
-from glasshouse.studies.fed_fsnet.rows import ABLATIONS, AFL, ALL, FEDAVG, FSNET, PAPERS, UPPER, Row
+from glasshouse.studies.fed_fsnet.rows import ABLATIONS, AFL, ALL, FEDAVG, FSNET, PAPERS, RECALL, UPPER, Row
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ TASKS = {
         ),
     ),
     "laptop": (
-        replace(GREY, data="mnist", rows=PAPERS, ablations=()),
+        replace(GREY, data="mnist", rows=(*PAPERS, RECALL), ablations=()),
         GREY,
-        replace(GREY, data="cifar10", model="lenet", rounds=10, rows=PAPERS, ablations=()),
+        replace(GREY, data="cifar10", model="lenet", rounds=10, rows=(*PAPERS, RECALL), ablations=()),
         replace(GREY, model="lenet", rounds=25, rows=(UPPER, FEDAVG, FSNET), ablations=()),
     ),
     "paper": (

@@ -29,6 +29,7 @@ QUICK = {
     "feddf": "feddf(steps=20, patience=10)",
     "fedgen": "fedgen(generator_steps=5)",
     "fed-fsnet": "fed-fsnet(steps=5)",
+    "fedrecall": "fedrecall(generator_steps=5)",
 }
 SUMS_ALONE = ["fedprox", "afl", "fedavgm", "scaffold", "fedadam"]
 

@@ -40,6 +40,11 @@ def _lopsided(members: int) -> Metric:
     )
 
 
+def _figure(label: str, unit: str = "") -> Metric:
+    """A figure of a training that stands in tables and says nothing of an adversary."""
+    return Metric(label, "has {raw}", leaks="none", span=None, unit=unit)
+
+
 def _seconds(phase: str, says: str) -> Metric:
     """How long a phase of an attack takes."""
     return Metric(phase, says, leaks="none", span=None, unit="s")
@@ -170,6 +175,15 @@ METRICS = {
     "training-time": Metric(
         "training time, lr x steps / (1 - m)", "was trained for {raw}", leaks="none", span=None
     ),
+    "late-accuracy": _figure("test accuracy, mean of the last rounds"),
+    "local-accuracy": _figure("test accuracy of participants' own models"),
+    "late-local-accuracy": _figure("test accuracy of participants' own models, mean of the last rounds"),
+    "mean-accuracy": _figure("test accuracy, mean of all rounds"),
+    "wobble": _figure("standard deviation of the last rounds' test accuracy"),
+    "jump": _figure("change of the test accuracy from round to round"),
+    "bytes-down": _figure("bytes to a device in a round"),
+    "bytes-up": _figure("bytes from a device in a round"),
+    "seconds-per-round": _figure("core-seconds a round", "s"),
     "recovery-rate": Metric(
         "recovery rate",
         "rebuilds {value} training images closely enough to count (18 dB or more)",

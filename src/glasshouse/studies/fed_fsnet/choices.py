@@ -68,6 +68,11 @@ CHOICES = (
         "server rate 0.01, 0.9, 0.99, tau 0.001. None was tuned, nor was Fed-FSNet",
     ),
     (
+        "FedRecall",
+        "is this project's own: FedGEN's generator, with FedGEN's numbers, taught by the average's last layer "
+        "alone, so that the server needs nobody's own model and devices report nothing",
+    ),
+    (
         "pairs",
         "rows of a data set, network and seed share division, first weights and, where the strategy draws "
         "devices uniformly, participants; differences are taken seed by seed",

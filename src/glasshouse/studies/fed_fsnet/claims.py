@@ -26,7 +26,7 @@ from glasshouse.studies.fed_fsnet.measured import (
     Setting,
 )
 from glasshouse.studies.fed_fsnet.printed import printed
-from glasshouse.studies.fed_fsnet.rows import OTHERS, RIVALS, WORDS
+from glasshouse.studies.fed_fsnet.rows import OTHERS, RECALL, RIVALS, WORDS
 from glasshouse.studies.judging import Unit, judge
 from glasshouse.studies.study import Verdict
 
@@ -72,7 +72,7 @@ def _margin(measured: Measured, settings: Sequence[Setting]) -> Iterator[Verdict
     """Section 4.4.1: Fed-FSNet surpasses the lower bound by a significant margin."""
     for quantity in BOTH:
         pairs = [(setting, "fedavg") for setting in settings]
-        yield from _above(measured, "1. Fed-FSNet's", "fed-fsnet", pairs, "FedAvg's", quantity)
+        yield from _above(measured, "1. Fed-FSNet", "fed-fsnet", pairs, "FedAvg", quantity)
 
 
 def _best(measured: Measured, settings: Sequence[Setting]) -> Iterator[Verdict]:
@@ -81,13 +81,13 @@ def _best(measured: Measured, settings: Sequence[Setting]) -> Iterator[Verdict]:
         for rival in COMPETITORS[1:]:
             pairs = [(setting, rival) for setting in settings if rival in measured.rows(setting)]
             if pairs:
-                yield _together(measured, "2. Fed-FSNet's", "fed-fsnet", pairs, f"{WORDS[rival]}'s", quantity)
+                yield _together(measured, "2. Fed-FSNet", "fed-fsnet", pairs, WORDS[rival], quantity)
         rivals = [
             (setting, measured.best(setting, COMPETITORS, quantity)[0])
             for setting in settings
             if set(COMPETITORS) & set(measured.rows(setting)) > {"fedavg"}
         ]
-        yield from _above(measured, "2. Fed-FSNet's", "fed-fsnet", rivals, "the best rival's", quantity)
+        yield from _above(measured, "2. Fed-FSNet", "fed-fsnet", rivals, "the best rival", quantity)
 
 
 def _bounds(measured: Measured, settings: Sequence[Setting]) -> Iterator[Verdict]:
@@ -100,7 +100,7 @@ def _bounds(measured: Measured, settings: Sequence[Setting]) -> Iterator[Verdict
             pairs += [(setting, best[0])] if best and "upper-bound" in measured.rows(setting) else []
         if pairs:
             yield _together(
-                measured, "3. The upper bound's", "upper-bound", pairs, "the best of all others'", quantity
+                measured, "3. FedAvg on IID data", "upper-bound", pairs, "the best without", quantity
             )
 
 
@@ -143,24 +143,26 @@ def _ablations(measured: Measured, settings: Sequence[Setting]) -> Iterator[Verd
     """Whether the parts of Fed-FSNet matter: each variant against it, and against FedAvg."""
     for setting in settings:
         for row in measured.rows(setting, "ablation"):
-            for other, named in (("fed-fsnet", "Fed-FSNet's"), ("fedavg", "FedAvg's")):
+            for other in ("fed-fsnet", "fedavg"):
                 pairs = [(setting, other)]
-                yield _together(measured, f"6. Fed-FSNet, {WORDS[row]}:", row, pairs, named, GLOBAL)
+                yield _together(measured, f"6. {WORDS[row]},", row, pairs, WORDS[other], GLOBAL)
 
 
 def _others(measured: Measured, settings: Sequence[Setting]) -> Iterator[Verdict]:
     """Beyond the paper: every other strategy against FedAvg, and the best of all against the next."""
-    for row in OTHERS:
-        pairs = [(setting, "fedavg") for setting in settings if row.name in measured.rows(setting)]
+    compared = [(row.name, "fedavg") for row in OTHERS]
+    compared += [(RECALL.name, rival) for rival in ("fedgen", "fed-fsnet")]
+    for row, rival in compared:
+        pairs = [(own, rival) for own in settings if {row, rival} <= set(measured.rows(own))]
         if pairs:
-            yield _together(measured, f"7. {WORDS[row.name]}'s", row.name, pairs, "FedAvg's", GLOBAL)
+            yield _together(measured, f"7. {WORDS[row]}", row, pairs, WORDS[rival], GLOBAL)
     for setting in settings:
         rows = [row for row in measured.rows(setting) if row != "upper-bound"]
         for quantity in BOTH:
             order = measured.best(setting, rows, quantity)
             if len(order) > 1:
-                named = f"{WORDS[order[1]]}'s, the next of {len(order)} ({setting})"
-                start = f"7. The best is {WORDS[order[0]]}: its"
+                named = f"{WORDS[order[1]]}, the next of {len(order)} ({setting})"
+                start = f"7. {WORDS[order[0]]}, the best,"
                 yield _compared(measured, start, order[0], [(setting, order[1])], named, quantity)
 
 
@@ -171,13 +173,13 @@ def _leaks(measured: Measured, settings: Sequence[Setting]) -> Iterator[Verdict]
     for row in rows:
         gains = _collected(measured.apart(setting, row, "fedavg", MEMBERSHIP) for setting in settings)
         if row != "fedavg" and gains:
-            claim = f"8. {WORDS[row]} gives away more of who took part than FedAvg{at}"
+            claim = f"8. {WORDS[row]} gives away more of its members than FedAvg{at}"
             what = f"AUC of loss-threshold, minus FedAvg's (no difference: within {NEGLIGIBLE:g})"
             yield judge(claim, gains, what, negligible=NEGLIGIBLE)
     told = (
-        (REPORTED, "reports to the server tell its devices' labels", "label overlap over a blind guess"),
-        (MIMICKED, "samples from the server lie nearer to members", "AUC of the distance, over a half"),
-        (NEAREST, "samples from the server are nearest to members", "share of members, over a half"),
+        (REPORTED, "what devices report tells their labels", "label overlap over a blind guess"),
+        (MIMICKED, "what the server sends lies nearer to members", "AUC of the distance, over a half"),
+        (NEAREST, "what the server sends is nearest to members", "share of members, over a half"),
     )
     for quantity, claimed, what in told:
         for row in rows:
@@ -235,7 +237,7 @@ def _compared(
         said.append("printed " + " to ".join(f"{gain:+.3f}" for gain in (ends[0], ends[-1])[: len(ends)]))
     beside = f" ({'; '.join(said)})" if said else ""
     what = f"{WORDS[row]} minus {' or '.join(rivals)}, late rounds{beside}"
-    return judge(f"{start} {quantity.name} is above {named}", late, what)
+    return judge(f"{start} has a higher {quantity.name} than {named}", late, what)
 
 
 def _printed(setting: Setting, row: str, other: str, quantity: Quantity) -> float | None:

@@ -90,7 +90,7 @@ def _membership(measured: Measured) -> list[Chart]:
         Chart(
             name="membership",
             title="Membership AUC of loss-threshold on the final model",
-            kind="lines",
+            kind="bars",
             y="AUC",
             categories=tuple(WORDS[row] for row in rows),
             chance=0.5,

@@ -29,13 +29,14 @@ OVER_SEEDS = (
     "Means over seeds with their 95% t interval; one seed has that of its test images, where it has any."
 )
 LATE = "late: the mean over the last 5 rounds."
+BOUNDS = "The upper bound is FedAvg on IID data, the lower bound FedAvg on shards of two classes a device."
 NO_AFL = "Where all devices take part (f = 1.0) AFL is FedAvg by construction and is not run."
 
 
 def tables(measured: Measured) -> list[Layout]:
     """Everything that the finished cells allow."""
     made = [
-        _papers(measured, "table-1", "Table 1: Fed-FSNet between its bounds", _named(TABLE_1)),
+        _papers(measured, "table-1", "Table 1: Fed-FSNet between its bounds", _named(TABLE_1), BOUNDS),
         _papers(measured, "table-2", "Table 2: Fed-FSNet and its competitors", _named(TABLE_2), NO_AFL),
         _others(measured),
         _ablations(measured),
@@ -52,11 +53,11 @@ def tables(measured: Measured) -> list[Layout]:
     return [table for table in made if table.rows] + [choices]
 
 
-def _papers(measured: Measured, name: str, title: str, rows: Sequence[str], more: str = "") -> Layout:
+def _papers(measured: Measured, name: str, title: str, rows: Sequence[str], more: str) -> Layout:
     """One of the paper's tables, row by row and setting by setting, printed beside measured."""
     columns = ["method", "setting"]
     for quantity in (GLOBAL, LOCAL):
-        columns += [f"{quantity.name}, printed", "last round", "late"]
+        columns += [f"{quantity.name}, {what}" for what in ("printed", "last round", "late")]
     made = []
     for setting, row in _pairs(measured, rows):
         paper = printed(setting.data, row, float(setting.fraction))
@@ -65,7 +66,7 @@ def _papers(measured: Measured, name: str, title: str, rows: Sequence[str], more
             cells.append(DASH if number is None else f"{number:.3f}")
             cells += _shown(measured, setting, row, (LAST[quantity], quantity))
         made.append((WORDS[row], str(setting), *cells))
-    note = f"{OVER_SEEDS} {LATE} {more}".strip()
+    note = f"{more} {OVER_SEEDS} {LATE}"
     return Layout(name=name, title=title, columns=tuple(columns), rows=tuple(made), note=note)
 
 

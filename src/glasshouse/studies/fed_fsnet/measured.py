@@ -1,6 +1,7 @@
 """What the finished cells hold, by setting and row: over seeds, and in pairs of rows that share a seed."""
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,14 +15,15 @@ from glasshouse.studies.judging import Unit
 
 @dataclass(frozen=True)
 class Setting:
-    """A data set, a network and the fraction of devices a round, as the cells' names have it."""
+    """A data set, a network and the fraction of devices a round, as the cells' names have it, and rounds."""
 
     data: str
     model: str
     fraction: str
+    rounds: int
 
     def __str__(self) -> str:
-        return f"{self.data}, {self.model}, f = {self.fraction}"
+        return f"{self.data}, {self.model}, f = {self.fraction}, {self.rounds} rounds"
 
     @property
     def head(self) -> str:
@@ -37,13 +39,15 @@ class Setting:
 class Quantity:
     """A number of a federation: its name in tables, and where it lies in the findings.
 
-    That of an attack is in the cells of the leaks; `adversary` says with whose access it ran.
+    That of an attack is in the cells of the leaks; `adversary` says with whose access it ran. It is never
+    above `most`, nor below zero.
     """
 
     name: str
     metric: str
     attack: str | None = None
     adversary: str = ""
+    most: float = 1.0
 
     @property
     def label(self) -> str | None:
@@ -58,9 +62,9 @@ LAST = {GLOBAL: Quantity("Acc_global", "test-accuracy"), LOCAL: Quantity("Acc_lo
 SPEED = Quantity("mean over all rounds", "mean-accuracy")
 WOBBLE = Quantity("standard deviation", "wobble")
 JUMP = Quantity("mean change from round to round", "jump")
-DOWN = Quantity("to a device", "bytes-down")
-UP = Quantity("from a device", "bytes-up")
-SECONDS = Quantity("core-seconds a round", "seconds-per-round")
+DOWN = Quantity("to a device", "bytes-down", most=math.inf)
+UP = Quantity("from a device", "bytes-up", most=math.inf)
+SECONDS = Quantity("core-seconds a round", "seconds-per-round", most=math.inf)
 
 MEMBERSHIP = Quantity("membership AUC (outsider)", "auc", "loss-threshold", "outsider")
 LABELS = Quantity("label overlap (curious server)", "label-overlap", "label-counts", "curious server")
@@ -89,15 +93,23 @@ class Measured(measured.Measured):
         super().__init__(rows)
         self.federations = len({(row.cell, row.seed) for row in rows if row.metric == "test-accuracy"})
         self.unlearned = sorted({(row.cell, row.seed or 0) for row in rows if _unlearned(row)})
+        self._rounds: dict[str, int] = {}
+        for row in rows:
+            if row.metric.startswith(CURVE):
+                head = _head(row.cell)
+                self._rounds[head] = max(self._rounds.get(head, 0), int(row.metric.removeprefix(CURVE)))
         self._chances = {
             (row.cell, row.attack, row.metric, row.seed): row.chance for row in rows if row.chance is not None
         }
 
     def settings(self, kind: str = "table") -> list[Setting]:
         """The settings that have finished cells of a kind, in order."""
-        heads = [cell.split("/")[1:4] for cell in self.cells if cell.startswith(f"{kind}/")]
-        made = [Setting(data, model, fraction.removeprefix("f-")) for data, model, fraction in heads]
-        return list(dict.fromkeys(made))
+        heads = dict.fromkeys(_head(cell) for cell in self.cells if cell.startswith(f"{kind}/"))
+        made = []
+        for head in heads:
+            data, model, fraction = head.split("/")
+            made.append(Setting(data, model, fraction.removeprefix("f-"), self._rounds.get(head, 0)))
+        return made
 
     def rows(self, setting: Setting, kind: str = "table") -> list[str]:
         """The finished rows of a setting, in order."""
@@ -110,7 +122,9 @@ class Measured(measured.Measured):
     def over_seeds(self, setting: Setting, row: str, quantity: Quantity) -> Estimate | None:
         """The quantity of a row over its seeds."""
         values = list(self.at(setting, row, quantity).values())
-        return mean(values) if len(values) > 1 else self.estimate(*self._key(setting, row, quantity))
+        if len(values) > 1:
+            return mean(values, bounds=(0.0, quantity.most))
+        return self.estimate(*self._key(setting, row, quantity))
 
     def apart(self, setting: Setting, row: str, other: str, quantity: Quantity) -> dict[Unit, float]:
         """By how much a row is above another, at each seed that both have."""
@@ -134,13 +148,8 @@ class Measured(measured.Measured):
 
     def curve(self, setting: Setting, row: str) -> dict[int, Estimate]:
         """The accuracy of the global model over the seeds, by round, counted from 1."""
-        cell = f"table/{setting.head}/{row}"
-        rounds = [
-            int(metric.removeprefix(CURVE))
-            for own, _, metric in self._pooled
-            if own == cell and metric.startswith(CURVE)
-        ]
-        found = {number: self.estimate(cell, None, f"{CURVE}{number}") for number in sorted(rounds)}
+        points = {number: Quantity("", f"{CURVE}{number}") for number in range(1, setting.rounds + 1)}
+        found = {number: self.over_seeds(setting, row, point) for number, point in points.items()}
         return {number: own for number, own in found.items() if own is not None}
 
     def _key(self, setting: Setting, row: str, quantity: Quantity) -> tuple[str, str | None, str]:
@@ -152,6 +161,11 @@ class Measured(measured.Measured):
             return f"leaks/{setting.head}/{row}"
         cell = f"table/{setting.head}/{row}"
         return cell if cell in self.cells else f"ablation/{setting.head}/{row}"
+
+
+def _head(cell: str) -> str:
+    """What the names of a setting's cells have in common."""
+    return "/".join(cell.split("/")[1:4])
 
 
 def _unlearned(row: Finding) -> bool:

@@ -62,6 +62,7 @@ WORDS = {
     "fedavgm": "FedAvgM",
     "fedadam": "FedAdam",
     "fed-fsnet-features": "Fed-FSNet with features",
+    "fedrecall": "FedRecall",
     "hidden-16": "Fed-FSNet, hidden model of 16 neurons",
     "mixture-single": "Fed-FSNet, one Gaussian for all devices",
     "beta-constant": "Fed-FSNet, beta stays 1",

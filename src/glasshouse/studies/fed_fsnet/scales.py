@@ -90,7 +90,7 @@ TASKS = {
         replace(GREY, data="mnist", rows=(*PAPERS, RECALL), ablations=()),
         GREY,
         replace(GREY, data="cifar10", model="lenet", rounds=10, rows=(*PAPERS, RECALL), ablations=()),
-        replace(GREY, model="lenet", rounds=25, rows=(UPPER, FEDAVG, FSNET), ablations=()),
+        replace(GREY, model="lenet", rounds=15, rows=(UPPER, FEDAVG, FSNET), ablations=()),
     ),
     "paper": (
         Task("mnist", "lenet", (0.1, 1.0), 50, ALL, WHOLE),

@@ -147,8 +147,8 @@ def test_a_headline_without_a_leak_does_not_hide_another_metric_that_leaks(tmp_p
 
 def test_adversaries_that_were_not_tried_are_named(tmp_path: Path) -> None:
     text = page_of(tmp_path, a_row())
-    untried = "owner of the model, client, curious server, blind server, blind crafting server, crafting server"
-    assert f"nothing is known about: {untried}" in text
+    servers = "curious server, blind server, blind crafting server, crafting server"
+    assert f"nothing is known about: owner of the model, client, {servers}" in text
 
 
 def test_an_unknown_family_metric_and_adversary_appear_under_their_own_names(tmp_path: Path) -> None:

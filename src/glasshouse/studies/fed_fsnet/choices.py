@@ -69,7 +69,7 @@ CHOICES = (
     ),
     (
         "FedRecall",
-        "is this project's own: FedGEN's generator, with FedGEN's numbers, taught by the average's last layer "
+        "this project's own: FedGEN's generator, with FedGEN's numbers, taught by the average's last layer "
         "alone, so that the server needs nobody's own model and devices report nothing",
     ),
     (

@@ -273,6 +273,25 @@ def test_fedavg_reaches_the_published_accuracy_on_mnist(tmp_path):
     assert np.isfinite(results.findings[0].low)
 
 
+def test_the_central_baseline_needs_no_secure_sums(tmp_path):
+    setting = {
+        "data": {
+            "name": "digits",
+            "members": 60,
+            "nonmembers": 40,
+            "auxiliary": 40,
+            "test": 40,
+            "clients": 3,
+        },
+        "model": {"name": "mlp"},
+        "training": {"rounds": 1, "channel": "secure"},
+        "audit": {"attacks": ["loss-threshold"], "defences": [], "curvature": 0},
+    }
+    results = audit(make_setting(setting), out=tmp_path / "run", workers=1, quiet=True)
+    accuracies = [row.strategy for row in results.findings if row.metric == "test-accuracy"]
+    assert accuracies == ["central", "fedavg"]
+
+
 def test_behind_secure_sums_and_vetting_clients_servers_are_told_why_they_learn_nothing(tmp_path):
     values = {
         "data": {"clients": 3, "members": 60, "nonmembers": 40, "auxiliary": 300, "test": 40},

@@ -40,7 +40,7 @@ def train_target(
         engine=engine,
         strategy=STRATEGIES.make("fedavg" if central else strategy),
         defences=make_defences(defence),
-        channel=CHANNELS.make(training.channel),
+        channel=CHANNELS.make("plain" if central else training.channel),
         local_test=0 if central else training.local_test,
         seed=derive(setting.seed, "federation"),
     )

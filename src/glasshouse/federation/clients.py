@@ -90,7 +90,8 @@ def train_block(block: Block) -> Trained:
     def updates() -> Iterator[Update]:
         for client in willing:
             visit = _visit(devices, parcel, received[client], client, block.seed, accuracies)
-            reports[client] = devices.strategy.report(visit.module.eval(), visit.images)
+            with torch.no_grad():
+                reports[client] = devices.strategy.report(visit.module.eval(), visit.images)
             reply = devices.strategy.train(visit)
             kept[client] = reply.kept
             row = reply.delta if reply.summed is None else torch.cat([reply.delta, reply.summed])

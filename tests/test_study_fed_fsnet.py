@@ -204,6 +204,8 @@ def test_a_gain_at_every_seed_and_setting_holds_and_a_loss_is_refuted():
     lost = worse["1. Fed-FSNet has a higher Acc_global than FedAvg (f = 0.1, 3 settings)"]
     assert lost.verdict == "refuted: it is the other way round"
     assert "printed +0.343 to +0.444" in lost.reason
+    margin = better["1. Its gain in Acc_global over FedAvg is above the printed one (f = 0.1, 3 settings)"]
+    assert margin.verdict == "refuted: it is the other way round"
 
 
 def test_fed_fsnet_is_compared_with_the_rival_that_is_best_where_it_is():

@@ -73,6 +73,14 @@ def _margin(measured: Measured, settings: Sequence[Setting]) -> Iterator[Verdict
     for quantity in BOTH:
         pairs = [(setting, "fedavg") for setting in settings]
         yield from _above(measured, "1. Fed-FSNet", "fed-fsnet", pairs, "FedAvg", quantity)
+        short: dict[Unit, float] = {}
+        for setting in settings:
+            paper = _printed(setting, "fed-fsnet", "fedavg", quantity)
+            gains = measured.apart(setting, "fed-fsnet", "fedavg", quantity) if paper is not None else {}
+            short |= {unit: gain - (paper or 0.0) for unit, gain in gains.items()}
+        if short:
+            claim = f"1. Its gain in {quantity.name} over FedAvg is above the printed one{_at(settings)}"
+            yield judge(claim, short, "measured gain minus printed gain, late rounds")
 
 
 def _best(measured: Measured, settings: Sequence[Setting]) -> Iterator[Verdict]:

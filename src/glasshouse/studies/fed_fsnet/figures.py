@@ -21,7 +21,7 @@ def charts(measured: Measured) -> list[Chart]:
             number = "Figure 2: " if setting.data == "mnist" else "As Figure 2: "
             made.append(_curves(measured, setting, bounds, f"{number}{setting}", "bounds"))
         if len(rows) > len(bounds):
-            made.append(_curves(measured, setting, rows, f"All rows of Table 2: {setting}", "rivals"))
+            made.append(_curves(measured, setting, rows, f"Rows of Tables 1 and 2: {setting}", "rivals"))
         others = [row for row in measured.rows(setting) if row not in rows]
         if others:
             shown = ["fedavg", *others]

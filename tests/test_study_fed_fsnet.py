@@ -9,6 +9,7 @@ import torch
 
 from glasshouse.attacks import ATTACKS
 from glasshouse.errors import BadInput
+from glasshouse.federation.federation import Diverged
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
@@ -141,13 +142,13 @@ def test_what_was_trained_is_not_trained_again(place, monkeypatch):
 
 
 def test_a_training_that_diverges_is_a_finding_and_other_faults_are_errors(place, monkeypatch):
-    def broken(message):
+    def broken(error):
         def run(*_, **__):
-            raise BadInput(message)
+            raise error
 
         monkeypatch.setattr(training.Federation, "run", run)
 
-    broken("round 3 made the weights NaN or infinite; lower lr")
+    broken(Diverged("round 3 made the weights NaN or infinite; lower lr"))
     for cell in (
         lambda: table_cell(TINY, 0.25, FEDAVG, True, place),
         lambda: leak_cell(TINY, 0.25, FEDAVG, place),
@@ -155,7 +156,7 @@ def test_a_training_that_diverges_is_a_finding_and_other_faults_are_errors(place
         (row,) = cell()
         assert row.value is None
         assert "round 3" in row.assumes[-1]
-    broken("the disk is full")
+    broken(BadInput("the disk is full"))
     with pytest.raises(BadInput, match="disk"):
         table_cell(TINY, 0.25, FEDAVG, True, place)
 

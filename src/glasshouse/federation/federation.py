@@ -52,6 +52,10 @@ class Plan:
         return max(1, math.floor(self.fraction * clients + 0.5))
 
 
+class Diverged(BadInput):
+    """The training left the numbers that float32 can hold."""
+
+
 class Federation:
     """Clients with their data, a server with a strategy, and the channel between them.
 
@@ -194,7 +198,7 @@ class Federation:
             record.observe(Observed(number, history.vector, outcome.delivery, payload))
         vector, memory = self.strategy.combine(server, outcome.delivery)
         if not torch.isfinite(vector).all():
-            raise BadInput(f"{label}: round {number + 1} made the weights NaN or infinite; lower lr")
+            raise Diverged(f"{label}: round {number + 1} made the weights NaN or infinite; lower lr")
         row = Round(
             number,
             tuple(chosen),

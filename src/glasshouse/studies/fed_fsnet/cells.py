@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from glasshouse.federation.federation import Diverged
 from glasshouse.federation.history import Round
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import Estimate, proportion
 from glasshouse.studies.fed_fsnet.printed import printed
 from glasshouse.studies.fed_fsnet.rows import Row
 from glasshouse.studies.fed_fsnet.scales import Task
-from glasshouse.studies.fed_fsnet.training import Diverged, Trained, train
+from glasshouse.studies.fed_fsnet.training import Trained, train
 from glasshouse.studies.study import Workplace
 
 LATE = 5

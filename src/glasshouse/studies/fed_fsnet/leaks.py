@@ -11,12 +11,13 @@ from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Attack, CannotRun, Knowledge
 from glasshouse.auditing.scoring import score
 from glasshouse.auditing.truth import ABOUT_RECORDS, Truth
+from glasshouse.federation.federation import Diverged
 from glasshouse.findings import Finding
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
 from glasshouse.studies.fed_fsnet.cells import shared
 from glasshouse.studies.fed_fsnet.rows import Row
 from glasshouse.studies.fed_fsnet.scales import Sizes, Task
-from glasshouse.studies.fed_fsnet.training import Diverged, Trained, train
+from glasshouse.studies.fed_fsnet.training import Trained, train
 from glasshouse.studies.study import Workplace
 
 EPS = {1: 0.1, 3: 0.02}

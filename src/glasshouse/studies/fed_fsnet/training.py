@@ -15,7 +15,6 @@ from glasshouse.data.partitions import partition
 from glasshouse.data.sources import load
 from glasshouse.data.split import Split
 from glasshouse.data.stratify import stratified
-from glasshouse.errors import BadInput
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import History, Record
 from glasshouse.federation.strategies import STRATEGIES
@@ -29,10 +28,6 @@ from glasshouse.studies.study import Workplace
 
 ENDS = 2
 """So many of the first rounds, and of the last, are kept as the server saw them."""
-
-
-class Diverged(Exception):
-    """The training left the numbers that float32 can hold; the message says where."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,14 +106,7 @@ def train(task: Task, fraction: float, row: Row, place: Workplace, *, watched: b
     record = Record(kept)
     known = record.load()
     began, before = time.process_time(), len(known.rounds) if known else 0
-    try:
-        history = federation.run(
-            read_vector(model), plan, record=record, progress=place.progress, label=row.name
-        )
-    except BadInput as error:
-        if "NaN or infinite" in str(error):
-            raise Diverged(str(error)) from error
-        raise
+    history = federation.run(read_vector(model), plan, record=record, progress=place.progress, label=row.name)
     trained = len(history.rounds) - before
     seconds = _clocked(kept / "seconds.json", time.process_time() - began, trained)
     seen = [record.observed(number) for number in observe]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import CLASSES, SHAPE, make_images, make_model, make_plain_model, make_server, make_split
+from torch import nn
 
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels.channel import Plain
@@ -272,6 +273,8 @@ def test_every_mixture_makes_finite_samples_of_the_images_shape(mixture):
         "confidence=(0.0,1.0)",
         "confidence=0.9",
         "confidence=(0.9,0.8)",
+        "confidence=('a',1)",
+        "confidence=(True,True)",
         "mixture='none'",
         "form='bytes'",
         "target='mean'",
@@ -286,7 +289,20 @@ def test_options_out_of_range_are_refused_in_one_line(options):
 
 
 def test_a_network_without_a_linear_layer_at_its_end_has_no_features():
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, CLASSES), torch.nn.Tanh())
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, CLASSES), nn.Tanh())
     with pytest.raises(BadInput, match="does not end in a linear layer"):
         FedFSNet(form="features").begin(make_server(model))
     assert math.isnan(FedFSNet().begin(make_server(model))["moments"][0, 0])
+
+
+def test_fewer_samples_than_classes_are_refused():
+    with pytest.raises(BadInput, match="samples = 3 is out of range"):
+        FedFSNet(samples=3).begin(make_server())
+
+
+def test_mimic_samples_leave_no_trace_in_batch_norms_statistics(engine):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, CLASSES))
+    strategies = FedFSNet(beta=1e-12, **SMALL), FedAvg()
+    nearly, plain = (run(strategy, engine, model=model).vector for strategy in strategies)
+    torch.testing.assert_close(nearly, plain, rtol=0, atol=1e-6)

@@ -19,8 +19,9 @@ from glasshouse.defences import make_defences
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import check_compatible
 from glasshouse.federation.strategies import STRATEGIES
+from glasshouse.federation.strategies.strategy import Server, Strategy
 from glasshouse.findings import Finding
-from glasshouse.learning.layout import read_vector
+from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.models.loading import check_output, load_model, load_weights
 
@@ -122,18 +123,36 @@ def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = Non
         test=setting.data.test,
         seed=derive(setting.seed, "split"),
     )
+    _check_task(STRATEGIES.make(setting.training.strategy), network, holders)
     drawn = model is None and not setting.model.weights
     return Bench(setting, holders, network, read_vector(network), drawn, data.users is not None)
 
 
 def check_names(setting: Setting) -> None:
     """Refuse unknown strategies, attacks, defences and numbers before any work is done."""
-    check_compatible(STRATEGIES.make(setting.training.strategy), CHANNELS.make(setting.training.channel))
-    setting.training.recipe()
+    strategy, channel = STRATEGIES.make(setting.training.strategy), CHANNELS.make(setting.training.channel)
+    strategy.local(setting.training.recipe())
     for attack in setting.audit.attacks:
         ATTACKS.make(attack)
-    for defence in setting.audit.defences:
-        make_defences(defence)
+    for defence in ("none", *setting.audit.defences):
+        check_compatible(strategy, channel, make_defences(defence))
+
+
+def _check_task(strategy: Strategy, network: nn.Module, holders: Split) -> None:
+    """Refuse a network, or images of the server's own, that the strategy could not begin with."""
+    strategy.begin(
+        Server(
+            module=network,
+            layout=Layout.of(network),
+            shape=holders.pool.shape,
+            classes=holders.pool.classes,
+            sizes=tuple(map(len, holders.clients)),
+            own=holders.images("auxiliary"),
+            seed=0,
+            number=0,
+            vector=read_vector(network),
+        )
+    )
 
 
 def _drawn(name: str, shape: tuple[int, int, int], classes: int, seed: int) -> nn.Module:

@@ -166,7 +166,7 @@ class Federation:
         label: str = "federation",
     ) -> History:
         """Run the rounds of `plan` from the model `start`, shape (P,); continues where `record` stopped."""
-        check_compatible(self.strategy, self.channel)
+        check_compatible(self.strategy, self.channel, self.defences)
         record = record or Record()
         history = record.load() or History(start, memory=self.strategy.begin(self._server(0, start, {})))
         count = plan.participants(len(self.sizes))
@@ -228,11 +228,6 @@ class Federation:
         """What was delivered, with the change of the model apart from what the strategy sums beside it."""
         length = self.layout.size
         summed = delivery.mean[length:] if len(delivery.mean) > length else None
-        if summed is not None and self.defences.guards_sum:
-            raise BadInput(
-                f"{type(self.strategy).__name__} sums more than the models' changes, which a defence of the "
-                "sum does not cover; take another strategy or a defence that clients apply"
-            )
         updates = delivery.updates
         if updates is not None and summed is not None:
             updates = tuple(dataclasses.replace(own, delta=own.delta[:length]) for own in updates)
@@ -246,12 +241,19 @@ class Federation:
         return dataclasses.replace(delivery, mean=mean)
 
 
-def check_compatible(strategy: Strategy, channel: Channel) -> None:
-    """Refuse a strategy that looks at single updates behind a channel that shows only their sum."""
+def check_compatible(strategy: Strategy, channel: Channel, defences: Stack) -> None:
+    """Refuse a strategy that needs more than a channel shows, or than a defence of the sum covers."""
+    name = type(strategy).__name__
     if strategy.needs_updates and not channel.shows_updates:
         raise BadInput(
-            f"{type(strategy).__name__} looks at every client's update, of which this channel shows only the "
-            'sum; take the channel "plain", or a strategy that needs no more than the sum'
+            f"{name} looks at every client's update, of which this channel shows only the sum; "
+            'take the channel "plain", or a strategy that needs no more than the sum'
+        )
+    if defences.guards_sum and (strategy.needs_updates or strategy.sums_more):
+        more = "looks at every client's update" if strategy.needs_updates else "sums more than the updates"
+        raise BadInput(
+            f"{name} {more}, which a defence of their sum (differential-privacy) does not cover; "
+            "take another strategy, or defences that clients apply"
         )
 
 

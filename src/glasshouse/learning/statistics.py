@@ -1,4 +1,7 @@
-"""Batch norm's statistics, counted anew."""
+"""Batch norm's statistics: counted anew, or left alone."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -31,3 +34,17 @@ def recount_statistics(model: nn.Module, images: Images) -> bool:
         layer.momentum = momentum
     model.eval()
     return True
+
+
+@contextmanager
+def unrecorded(model: nn.Module) -> Iterator[None]:
+    """While this lasts, batches pass through `model` in train mode without a trace in the statistics."""
+    layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    momenta = [layer.momentum for layer in layers]
+    for layer in layers:
+        layer.momentum = 0.0
+    try:
+        yield
+    finally:
+        for layer, momentum in zip(layers, momenta):
+            layer.momentum = momentum

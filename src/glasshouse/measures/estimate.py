@@ -43,7 +43,7 @@ def clustered_proportion(hits: np.ndarray, clusters: np.ndarray) -> Estimate:
     """The share of `hits`, bool of shape (N,), where those of a cluster, by number, stand or fall together.
 
     The exact interval for as many independent cases as clusters of these sizes are worth, (sum of sizes)^2
-    over the sum of their squares (Korn and Graubard 1998).
+    over the sum of their squares (Kish 1965); `n` is their number, rounded down.
 
     >>> clustered_proportion(np.zeros(30, bool), np.arange(30) // 3).high == proportion(0, 10).high
     True
@@ -52,7 +52,7 @@ def clustered_proportion(hits: np.ndarray, clusters: np.ndarray) -> Estimate:
     worth = len(hits) ** 2 / float((sizes**2).sum())
     share = float(hits.mean())
     low, high = clopper_pearson(share * worth, worth)
-    return Estimate(share, low, high, len(hits))
+    return Estimate(share, low, high, int(worth + 1e-9))
 
 
 def clopper_pearson(successes: float, n: float, tail: float = (1 - LEVEL) / 2) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from glasshouse.report.run import Chart, Series
 from glasshouse.report.spelling import slug
 
 MARKS = 16  # values that fit a chart of the usual width
+TICKS = 13  # places of a curve that are named
 _MARKERS = "os^Dv<>P"
 
 
@@ -29,6 +30,8 @@ def chart_figure(chart: Chart) -> Drawing:
         for place, series in enumerate(chart.series):
             if chart.kind == "bars":
                 _draw_bars(axes, chart, series, place, look[series.name])
+            elif chart.kind == "curves":
+                _draw_curve(axes, chart, series, look[series.name][0])
             else:
                 _draw_line(axes, chart, series, place, look[series.name])
         if chart.chance is not None:
@@ -74,6 +77,15 @@ def _draw_line(axes: Axes, chart: Chart, series: Series, place: int, look: tuple
     _draw_intervals(axes, chart, series, shift, colour)
 
 
+def _draw_curve(axes: Axes, chart: Chart, series: Series, colour: str) -> None:
+    places = range(len(series.values))
+    heights = [v if v is not None and _drawable(chart, v) else math.nan for v in series.values]
+    axes.plot(places, heights, color=colour, linewidth=1.8, label=_label(series), zorder=3)
+    if series.low and series.high:
+        low, high = ([math.nan if v is None else v for v in side] for side in (series.low, series.high))
+        axes.fill_between(places, low, high, color=colour, alpha=0.13, linewidth=0, zorder=2)
+
+
 def _draw_bars(axes: Axes, chart: Chart, series: Series, place: int, look: tuple[str, str]) -> None:
     colour, _ = look
     width = 0.82 / len(chart.series)
@@ -103,6 +115,10 @@ def _draw_intervals(axes: Axes, chart: Chart, series: Series, shift: float, colo
 def _name_categories(axes: Axes, chart: Chart) -> None:
     count = len(chart.categories)
     axes.set_xlim(-0.6, count - 0.4)
+    if chart.kind == "curves":
+        step = -(-count // TICKS)
+        axes.set_xticks(range(0, count, step), chart.categories[::step])
+        return
     axes.set_xticks(range(count), chart.categories)
     room = (640 if wide(chart) else 280) / max(1, count)  # points for each name
     if max(map(len, chart.categories), default=0) * 6 > room:

@@ -147,13 +147,16 @@ class Series(BaseModel):
 
 
 class Chart(BaseModel):
-    """A figure of a study; `chance` is drawn as a dashed line."""
+    """A figure of a study; `chance` is drawn as a dashed line.
+
+    "curves" are lines through many points: no marks, and bands for intervals.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     name: str
     title: str
-    kind: Literal["lines", "bars"] = "lines"
+    kind: Literal["lines", "curves", "bars"] = "lines"
     x: str = ""
     y: str = ""
     categories: tuple[str, ...]

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from glasshouse.federation.channels.dropouts import check_dropouts, draw_dropouts
+from glasshouse.errors import BadInput
+from glasshouse.federation.channels.dropouts import draw_dropouts
 from glasshouse.federation.updates import Delivery, Update, blocks, weighted_sum
 
 
@@ -47,7 +48,8 @@ class Plain(Channel):
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        check_dropouts(self.dropout, 0.0)
+        if not 0 <= self.dropout < 1:
+            raise BadInput(f"dropout = {self.dropout} is out of range; it must lie in [0, 1)")
 
     @property
     def loses_updates(self) -> bool:
@@ -80,7 +82,7 @@ class Ideal(Channel):
 def _totals(updates: Sequence[Update]) -> tuple[Tensor, int, tuple[int, ...]]:
     """The weighted mean of the deltas, and how many samples of which clients are in it."""
     if not updates:
-        raise RoundFailed("no client sent an update; let some take part")
+        raise RoundFailed("no client sent an update; let more of them take part, or fewer drop out")
     samples = sum(update.samples for update in updates)
     partial = [
         weighted_sum([updates[position] for position in block], samples)

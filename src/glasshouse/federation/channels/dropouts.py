@@ -1,4 +1,4 @@
-"""Clients that vanish in the middle of a round of secure aggregation."""
+"""Clients that vanish in the middle of a round."""
 
 import math
 from collections.abc import Sequence

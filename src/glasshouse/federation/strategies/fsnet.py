@@ -25,6 +25,7 @@ from glasshouse.federation.updates import Delivery
 from glasshouse.learning.cpu import channels_last
 from glasshouse.learning.fit import Objective
 from glasshouse.learning.layout import read_vector, write_vector
+from glasshouse.learning.statistics import unrecorded
 from glasshouse.models.outputs import features, output_layer
 
 Mixture = Literal["varied", "sizes", "single"]
@@ -76,6 +77,7 @@ class FedFSNet(FedAvg):
             check_choice("fed-fsnet", option, getattr(self, option), get_args(choices))
 
     def begin(self, server: Server) -> Tensors:
+        check_whole("fed-fsnet", "samples", self.samples, server.classes)
         if self.form == "features":
             output_layer(server.module, server.shape)
         with torch.random.fork_rng(devices=[]):
@@ -147,7 +149,8 @@ class FedFSNet(FedAvg):
         target = self._target(visit, answer, given, classes)
 
         def rectify(model: nn.Module, logits: Tensor, y: Tensor) -> Tensor:
-            return beta * divergence(target, answer(given))
+            with unrecorded(answer):
+                return beta * divergence(target, answer(given))
 
         return rectify
 

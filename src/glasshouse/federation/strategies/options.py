@@ -26,8 +26,8 @@ def check_number(
 
 def check_interval(strategy: str, option: str, value: object, low: float, high: float) -> None:
     """Refuse a `value` that is no pair of ascending numbers above `low` and at most `high`."""
-    fine = isinstance(value, tuple | list) and len(value) == 2 and value[0] <= value[1]
-    if not fine or not all(low < bound <= high for bound in value):  # type: ignore[attr-defined]
+    numbers = [own for own in value if type(own) in (int, float)] if isinstance(value, tuple | list) else []
+    if len(numbers) != 2 or len(value) != 2 or not low < numbers[0] <= numbers[1] <= high:  # type: ignore[arg-type]
         raise _refusal(strategy, option, value, f"two ascending numbers above {low:g} and up to {high:g}")
 
 

@@ -28,6 +28,7 @@ class SCAFFOLD(FedAvg):
 
     server_lr: float = 1.0
 
+    sums_more = True
     sends = ("the control variate: the mean gradient of all clients, each from when it was last asked",)
 
     def __post_init__(self) -> None:

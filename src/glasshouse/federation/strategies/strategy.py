@@ -96,12 +96,14 @@ class Strategy(ABC):
 
     `report` and `train` run on the client, the rest on the server; what the server must remember from one
     round to the next stands in its memory, so that strategies are values. One that `needs_updates` looks at
-    the clients' single updates and cannot work behind secure aggregation; one that `needs_images` uses the
-    server's own. `tells` names what clients report beside their updates, in the clear whatever the channel,
-    and `sends` what they all receive beside the model.
+    the clients' single updates and cannot work behind secure aggregation; one that `sums_more` has clients
+    fill `Reply.summed`; one that `needs_images` uses the server's own. `tells` names what clients report
+    beside their updates, in the clear whatever the channel, and `sends` what they all receive beside the
+    model.
     """
 
     needs_updates: ClassVar[bool] = False
+    sums_more: ClassVar[bool] = False
     needs_images: ClassVar[bool] = False
     tells: ClassVar[tuple[str, ...]] = ()
     sends: ClassVar[tuple[str, ...]] = ()

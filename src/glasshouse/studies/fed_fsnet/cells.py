@@ -19,7 +19,7 @@ LATE = 5
 """So many of the last rounds make up a late accuracy."""
 STEADY = 20
 """Over so many of the last rounds, but no more than half, a curve should have settled."""
-POINTS = 10
+POINTS = 25
 """So many points of the curve are kept."""
 CURVE = "acc-global-round-"
 """How the metrics of the curve begin; the round, counted from 1, follows."""
@@ -79,8 +79,7 @@ def _curve(rounds: Sequence[Round], common: dict[str, Any]) -> Iterator[Finding]
     """Points of the curve of the global model, its mean, and how much it still moves at its end."""
     everywhere, _ = _both(rounds)
     step = max(1, len(everywhere) // POINTS)
-    shown = [number for number in range(1, len(everywhere)) if number % step == 0]
-    for number in (*shown, len(everywhere)):
+    for number in sorted({1, *range(step, len(everywhere), step), len(everywhere)}):
         yield _number(f"{CURVE}{number}", everywhere[number - 1], 1, common)
     yield _number("mean-accuracy", statistics.fmean(everywhere), len(everywhere), common)
     late = everywhere[-min(STEADY, len(everywhere) // 2) :]

@@ -11,7 +11,7 @@ CHOICES = (
     (
         "rounds",
         "50 of 10 epochs with batches of 60 and SGD at 0.01, as in the paper; at laptop only 10 on CIFAR-10 "
-        "and 25 for lenet on Fashion-MNIST. smoke: 8 of 3 epochs, 20 devices, batches of 10, SGD at 0.05",
+        "and 15 for lenet on Fashion-MNIST. smoke: 8 of 3 epochs, 20 devices, batches of 10, SGD at 0.05",
     ),
     (
         "images",

@@ -162,7 +162,9 @@ def _others(measured: Measured, settings: Sequence[Setting]) -> Iterator[Verdict
     compared += [(RECALL.name, rival) for rival in ("fedgen", "fed-fsnet")]
     for row, rival in compared:
         pairs = [(own, rival) for own in settings if {row, rival} <= set(measured.rows(own))]
-        if pairs:
+        if pairs and row == RECALL.name:
+            yield from _above(measured, f"7. {WORDS[row]}", row, pairs, WORDS[rival], GLOBAL)
+        elif pairs:
             yield _together(measured, f"7. {WORDS[row]}", row, pairs, WORDS[rival], GLOBAL)
     for setting in settings:
         rows = [row for row in measured.rows(setting) if row != "upper-bound"]

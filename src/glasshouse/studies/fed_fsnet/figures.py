@@ -37,6 +37,7 @@ def _curves(measured: Measured, setting: Setting, rows: Sequence[str], title: st
     return Chart(
         name=f"rounds-{setting.head}-{group}",
         title=title,
+        kind="curves",
         x="round",
         y="Acc_global",
         categories=tuple(map(str, rounds)),

@@ -79,7 +79,7 @@ def _truth(attack: Attack, trained: Trained, sizes: Sizes, seed: int, own_seed: 
     """Members and non-members for attacks on them, else some test images."""
     held = trained.split
     if attack.family in ABOUT_RECORDS:
-        positions, holder = _suspects(trained, sizes.suspects, seed)
+        positions, holder = _suspects(trained, seed)
     else:
         positions = numpy_rng(seed, "attacked").permutation(held.test)[: sizes.attacked]
         holder = np.full(len(positions), -1)
@@ -95,18 +95,23 @@ def _truth(attack: Attack, trained: Trained, sizes: Sizes, seed: int, own_seed: 
     )
 
 
-def _suspects(trained: Trained, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images of devices that took part, as many of each, and all non-members, in one random order.
+def _suspects(trained: Trained, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images of devices that took part and non-members, as many of each class, in one random order.
 
-    With each comes the number of the device that holds it, or -1.
+    With each comes the number of the device that holds it, or -1. Were classes unequal among them, a model
+    that only knows which classes its devices hold would seem to know its members.
     """
-    held = trained.split
+    held, rng = trained.split, numpy_rng(seed, "suspects")
     took_part = sorted({client for row in trained.history.rounds for client in row.clients})
-    rng = numpy_rng(seed, "suspects")
-    shares = np.array_split(np.arange(count), len(took_part))
-    drawn = [rng.permutation(held.clients[client])[: len(share)] for client, share in zip(took_part, shares)]
-    holders = [np.full(len(own), client) for client, own in zip(took_part, drawn)]
-    positions = np.concatenate([*drawn, held.nonmembers])
-    holder = np.concatenate([*holders, np.full(len(held.nonmembers), -1)])
-    order = rng.permutation(len(positions))
-    return positions[order], holder[order]
+    inside = np.concatenate([held.clients[client] for client in took_part])
+    owner = np.concatenate([np.full(len(held.clients[client]), client) for client in took_part])
+    y = held.pool.y.numpy()
+    positions, holders = [], []
+    for label in range(held.pool.classes):
+        members = rng.permutation(np.flatnonzero(y[inside] == label))
+        others = rng.permutation(held.nonmembers[y[held.nonmembers] == label])
+        each = min(len(members), len(others))
+        positions += [inside[members[:each]], others[:each]]
+        holders += [owner[members[:each]], np.full(each, -1)]
+    order = rng.permutation(sum(map(len, positions)))
+    return np.concatenate(positions)[order], np.concatenate(holders)[order]

@@ -12,7 +12,7 @@ class Sizes:
     """How many devices there are, what is held out, and how many images each measurement takes.
 
     `held_out` training images are the server's own, and what an adversary may know. Membership is asked of
-    `suspects` images of devices that took part, and of all `nonmembers`; `attacked` test images are moved.
+    `nonmembers` and of as many images of devices that took part; `attacked` test images are moved.
     """
 
     devices: int
@@ -20,7 +20,6 @@ class Sizes:
     nonmembers: int
     test: int
     local_test: int
-    suspects: int
     attacked: int
 
 
@@ -61,10 +60,8 @@ class Task:
         return f"{self.data}/{self.model}/f-{fraction}"
 
 
-WHOLE = Sizes(
-    devices=100, held_out=2000, nonmembers=2000, test=8000, local_test=500, suspects=2000, attacked=300
-)
-DIGITS = Sizes(devices=20, held_out=100, nonmembers=200, test=400, local_test=100, suspects=200, attacked=50)
+WHOLE = Sizes(devices=100, held_out=2000, nonmembers=2000, test=8000, local_test=500, attacked=300)
+DIGITS = Sizes(devices=20, held_out=100, nonmembers=200, test=400, local_test=100, attacked=50)
 SMALL_FEDDF = (("feddf", (("steps", 400), ("patience", 100))),)
 TINY = (("feddf", (("steps", 40), ("patience", 20))), ("fed-fsnet", (("every", 3),)))
 

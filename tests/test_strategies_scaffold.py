@@ -9,6 +9,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from glasshouse.defences import make_defences
 from glasshouse.errors import BadInput
+from glasshouse.federation import history
 from glasshouse.federation.channels.channel import Plain
 from glasshouse.federation.channels.secure import Secure
 from glasshouse.federation.federation import Federation, Plan
@@ -19,6 +20,7 @@ from glasshouse.learning.fit import batches
 from glasshouse.learning.layout import read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng
+from glasshouse.store import write_tensors
 
 RECIPE = Recipe(epochs=2, batch_size=8, lr=0.1)
 SIZES = (30, 20, 10, 14, 25, 6)
@@ -190,5 +192,25 @@ def test_steps_that_hide_the_mean_gradient_are_refused(wrong, named, engine):
 
 
 def test_a_defence_of_the_sum_is_refused(engine):
-    with pytest.raises(BadInput, match="sums more than the models' changes"):
+    with pytest.raises(BadInput, match="sums more than the updates"):
         run(engine, rounds=1, defence="differential-privacy(clients=3)")
+
+
+def test_a_round_writes_the_variates_of_its_clients_alone_and_a_killed_one_leaves_no_mixture(
+    engine, tmp_path, monkeypatch
+):
+    whole = run(engine, rounds=5).vector
+    run(engine, rounds=2, record=Record(tmp_path))
+
+    def killed(file, tensors, notes=None):
+        if file.name.startswith("latest"):
+            raise KeyboardInterrupt
+        write_tensors(file, tensors, notes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(history, "write_tensors", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(engine, rounds=3, record=Record(tmp_path))
+    assert torch.equal(run(engine, rounds=5, record=Record(tmp_path)).vector, whole)
+    clients = [file.name.rpartition("-")[0] for file in tmp_path.glob("client-*")]
+    assert len(clients) == len(set(clients))

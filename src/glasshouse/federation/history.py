@@ -54,20 +54,35 @@ class History:
 
 
 class Record:
-    """Keeps a federation's history and the observed rounds in a folder, or in memory where none is given."""
+    """Keeps a federation's history and the observed rounds in a folder, or in memory where none is given.
+
+    What a client remembers is in a file of its own, named by the round it is from, and the checkpoint says
+    which of these count: a round writes those of its clients alone, and whenever it is killed, all fit.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._observed: dict[int, Observed] = {}
+        self._kept: dict[int, tuple[int, Mapping[str, Tensor]]] = {}
 
     def save(self, history: History) -> None:
         """Replace the checkpoint."""
         if self._folder is None:
             return
+        number, before = len(history.rounds), dict(self._kept)
+        for client, tensors in history.kept.items():
+            if client not in before or before[client][1] is not tensors:
+                write_tensors(self._kept_file(client, number), dict(tensors))
+                self._kept[client] = (number, tensors)
         memory = {f"memory.{name}": tensor for name, tensor in history.memory.items()}
-        tensors = {"global": history.vector} | memory | _flat("kept", history.kept)
-        rounds = json.dumps([dataclasses.asdict(row) for row in history.rounds])
-        write_tensors(self._folder / "latest.safetensors", tensors, {"rounds": rounds})
+        notes = {
+            "rounds": json.dumps([dataclasses.asdict(row) for row in history.rounds]),
+            "kept": json.dumps({client: own for client, (own, _) in self._kept.items()}),
+        }
+        write_tensors(self._folder / "latest.safetensors", {"global": history.vector} | memory, notes)
+        for client, (own, _) in before.items():
+            if self._kept[client][0] != own:
+                self._kept_file(client, own).unlink(missing_ok=True)
 
     def load(self) -> History | None:
         """The history at the last checkpoint, if there is one."""
@@ -78,8 +93,12 @@ class Record:
         if "global" not in tensors or "rounds" not in notes:
             raise BadInput(f"{file} is no checkpoint of a federation; delete it and run again")
         rows = [Round(**row | {"clients": tuple(row["clients"])}) for row in json.loads(notes["rounds"])]
-        vector = tensors.pop("global")
-        return History(vector, tuple(rows), _under("memory", tensors), _nested("kept", tensors))
+        self._kept = {
+            int(client): (number, read_tensors(self._kept_file(int(client), number))[0])
+            for client, number in json.loads(notes.get("kept", "{}")).items()
+        }
+        kept = {client: own for client, (_, own) in self._kept.items()}
+        return History(tensors["global"], tuple(rows), _under("memory", tensors), kept)
 
     def observe(self, observed: Observed) -> None:
         """Keep what the server saw in one round."""
@@ -114,13 +133,17 @@ class Record:
         )
         return Observed(number, tensors["sent"], delivery, _under("payload", tensors))
 
+    def _kept_file(self, client: int, number: int) -> Path:
+        assert self._folder is not None
+        return self._folder / f"client-{client:04d}-{number:04d}.safetensors"
+
     def _round_file(self, number: int) -> Path:
         assert self._folder is not None
         return self._folder / f"round-{number:04d}.safetensors"
 
 
 def _flat(head: str, by_client: Mapping[int, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Each client's tensors under a name of their own: `kept.7.variate`."""
+    """Each client's tensors under a name of their own: `report.7.labels`."""
     return {
         f"{head}.{client}.{name}": tensor
         for client, tensors in by_client.items()

@@ -86,7 +86,7 @@ TASKS = {
     "laptop": (
         replace(GREY, data="mnist", rows=(*PAPERS, RECALL), ablations=()),
         GREY,
-        replace(GREY, data="cifar10", model="lenet", rounds=10, rows=(*PAPERS, RECALL), ablations=()),
+        replace(GREY, data="cifar10", rounds=20, rows=(*PAPERS, RECALL), ablations=()),
         replace(GREY, model="lenet", rounds=15, rows=(UPPER, FEDAVG, FSNET), ablations=()),
     ),
     "paper": (

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.attacks.evasion.ascent import ascend
-from glasshouse.attacks.options import check_whole
 from glasshouse.defences.defence import Defence
 from glasshouse.errors import BadInput
+from glasshouse.options import check_whole
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,9 +26,9 @@ from glasshouse.attacks.inversion.options import check_inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, mean_decay, mean_gradient, training_network
 from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.attacks.labels.head import Head, find_head, whole_counts
-from glasshouse.attacks.options import check_whole
 from glasshouse.errors import BadInput
 from glasshouse.federation.updates import Delivery
+from glasshouse.options import check_whole
 
 SATURATED = 1000.0
 """A bias of the head that leaves the other classes no probability."""

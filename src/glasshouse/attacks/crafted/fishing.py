@@ -29,11 +29,11 @@ from glasshouse.attacks.inversion.options import check_inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, COUPLED, BatchNorm, frozen_network, mean_decay
 from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.attacks.labels.head import Head, find_head
-from glasshouse.attacks.options import check_whole
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
+from glasshouse.options import check_whole
 
 LONE = 0.2
 """How far from 1 a count may be that stands for one sample."""

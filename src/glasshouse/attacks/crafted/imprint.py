@@ -24,10 +24,10 @@ from glasshouse.attacks.crafted.leakage import Law, bin_sums, check_law, quotien
 from glasshouse.attacks.crafted.sorting import signs
 from glasshouse.attacks.inversion.updates import mean_decay
 from glasshouse.attacks.labels.counts import effective_lr
-from glasshouse.attacks.options import check_whole
 from glasshouse.data.images import Images
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
+from glasshouse.options import check_whole
 
 PICTURES = 32
 """Among how many auxiliary images the one is chosen that the network sees in place of every sample."""

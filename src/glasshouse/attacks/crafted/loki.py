@@ -32,8 +32,8 @@ from glasshouse.attacks.crafted.imprint import (
     slack_of,
 )
 from glasshouse.attacks.crafted.leakage import Law
-from glasshouse.attacks.options import check_whole
 from glasshouse.attacks.plain_steps import check_plain_steps
+from glasshouse.options import check_whole
 
 
 @dataclass(frozen=True, kw_only=True)

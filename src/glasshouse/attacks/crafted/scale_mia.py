@@ -24,12 +24,12 @@ from glasshouse.attacks.crafted.reading import Crafted, one_step
 from glasshouse.attacks.crafted.rehearsal import rehearsal_cast
 from glasshouse.attacks.crafted.sorting import make_sorter
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, kept_surrogate, shrink
-from glasshouse.attacks.options import check_whole
 from glasshouse.attacks.plain_steps import check_plain_steps
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.federation.updates import Delivery
+from glasshouse.options import check_whole
 
 MOST_DIRECTIONS = 8
 MOST_ROUNDS = 100

@@ -12,8 +12,8 @@ from glasshouse.attacks.disclosure.devices import Simulated, simulate, spelled, 
 from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.attacks.membership.signals import given
 from glasshouse.data.images import Images
-from glasshouse.errors import BadInput
 from glasshouse.learning.seeds import numpy_from
+from glasshouse.options import check_whole
 
 REPORTS = 2
 """As many different reports of a client are read: later ones tell little more, and each must be simulated."""
@@ -44,11 +44,7 @@ class ReportedLabels(Attack):
     told = ("auxiliary",)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.devices, int) and self.devices >= 2):
-            raise BadInput(
-                f"reported-labels devices = {self.devices} is out of range; "
-                "it must be a whole number of at least 2"
-            )
+        check_whole("reported-labels", "devices", self.devices, 2)
 
     def run(self, access: ReportAccess, knowledge: Knowledge, rng: torch.Generator) -> LabelCounts:
         auxiliary, draws = given(knowledge.auxiliary), numpy_from(rng)

@@ -14,8 +14,8 @@ from glasshouse.attacks.evasion.ball import Ball
 from glasshouse.attacks.evasion.frozen import Frozen, Loss, fooled
 from glasshouse.attacks.evasion.limits import Assault, Limit, check_limits
 from glasshouse.attacks.evasion.losses import cross_entropy, dlr
-from glasshouse.attacks.options import check_whole
 from glasshouse.data.images import Images
+from glasshouse.options import check_whole
 
 MOMENTUM = 0.75
 """The share of the new direction in a step (alpha); the rest goes on in the last one."""

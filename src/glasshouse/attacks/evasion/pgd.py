@@ -14,9 +14,9 @@ from glasshouse.attacks.evasion.ball import Ball
 from glasshouse.attacks.evasion.frozen import Frozen, Loss, fooled
 from glasshouse.attacks.evasion.limits import Assault, Limit, check_limits, is_grey
 from glasshouse.attacks.evasion.losses import attraction, cross_entropy
-from glasshouse.attacks.options import check_whole
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
+from glasshouse.options import check_whole
 
 STEPS = {"grey": 40, "colour": 20}
 TRAVEL = {"grey": 4 / 3, "colour": 2.5}

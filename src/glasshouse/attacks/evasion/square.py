@@ -12,10 +12,10 @@ from glasshouse.attacks.evasion.attempt import attempt, in_turn
 from glasshouse.attacks.evasion.ball import Ball
 from glasshouse.attacks.evasion.frozen import Frozen, fooled, margin
 from glasshouse.attacks.evasion.limits import Assault, Limit, check_limits
-from glasshouse.attacks.options import check_whole
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.learning.seeds import torch_rng
+from glasshouse.options import check_whole
 
 SHARE = 0.8
 """The share of an image that the first squares cover."""

@@ -19,9 +19,9 @@ from glasshouse.attacks.evasion.losses import cross_entropy
 from glasshouse.attacks.evasion.masking import Duel, at_first_sight, compared, stalled, unbroken
 from glasshouse.attacks.evasion.pgd import PGD, check_steps
 from glasshouse.attacks.evasion.square import Square
-from glasshouse.attacks.options import check_whole
 from glasshouse.data.images import Images
 from glasshouse.learning.seeds import derive, torch_rng
+from glasshouse.options import check_whole
 
 AGAIN = 5
 """Further random starts that gradients get on images that fell only without them."""

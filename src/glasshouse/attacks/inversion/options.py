@@ -2,8 +2,8 @@
 
 import math
 
-from glasshouse.attacks.options import check_whole
 from glasshouse.errors import BadInput
+from glasshouse.options import check_whole
 
 
 def check_inversion(attack: str, steps: int | None, restarts: int, tv: float) -> None:

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.options import check_number
 from glasshouse.federation.strategies.strategy import Server, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.evaluate import predict
+from glasshouse.options import check_number
 
 
 @dataclass(frozen=True, kw_only=True)

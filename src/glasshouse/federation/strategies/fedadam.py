@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.options import check_number
 from glasshouse.federation.strategies.stepping import check_decay, stepped
 from glasshouse.federation.strategies.strategy import Server, Tensors
 from glasshouse.federation.updates import Delivery
+from glasshouse.options import check_number
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.options import check_number, check_whole
 from glasshouse.federation.strategies.strategy import Server, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.cpu import channels_last
@@ -22,6 +21,7 @@ from glasshouse.learning.fit import batches
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import numpy_rng
+from glasshouse.options import check_number, check_whole
 
 CHECKED_EVERY = 100
 """Steps from one validation of the student to the next, as in the authors' code."""

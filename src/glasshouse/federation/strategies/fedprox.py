@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.options import check_number
 from glasshouse.federation.strategies.strategy import Reply, Visit
 from glasshouse.learning.fit import Steering
+from glasshouse.options import check_number
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from glasshouse.data.images import Images
 from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.options import check_choice, check_interval, check_number, check_whole
 from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
 from glasshouse.federation.strategies.synthesis import (
     HiddenModel,
@@ -27,6 +26,7 @@ from glasshouse.learning.fit import Objective
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.statistics import unrecorded
 from glasshouse.models.outputs import features, output_layer
+from glasshouse.options import check_choice, check_interval, check_number, check_whole
 
 Mixture = Literal["varied", "sizes", "single"]
 Form = Literal["samples", "features"]

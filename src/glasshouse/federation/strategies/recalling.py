@@ -17,13 +17,13 @@ from glasshouse.federation.strategies.generator import (
     train_generator,
     write_moments,
 )
-from glasshouse.federation.strategies.options import check_number, check_whole
 from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.fit import Objective
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.models.outputs import output_layer
+from glasshouse.options import check_number, check_whole
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from glasshouse.errors import BadInput
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.options import check_number
 from glasshouse.federation.strategies.stepping import stepped
 from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.fit import Steering
 from glasshouse.learning.recipe import Recipe
+from glasshouse.options import check_number
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from glasshouse.errors import BadInput
-from glasshouse.federation.strategies.options import check_number
 from glasshouse.federation.strategies.strategy import Server
 from glasshouse.federation.updates import Delivery
+from glasshouse.options import check_number
 
 
 def stepped(server: Server, delivery: Delivery, change: Tensor) -> Tensor:

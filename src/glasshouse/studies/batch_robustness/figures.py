@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from glasshouse.measures.estimate import Estimate
 from glasshouse.report.run import Chart, Series
 from glasshouse.studies.batch_robustness.measured import (
     CLEAN,
@@ -15,6 +14,7 @@ from glasshouse.studies.batch_robustness.measured import (
     Quantity,
 )
 from glasshouse.studies.batch_robustness.settings import WORDS
+from glasshouse.studies.showing import series_of
 
 GROUPS = {
     "main": ("lr", "lr-bs", "benchmark"),
@@ -124,10 +124,4 @@ def _product(hands: str) -> int:
 def _series(
     measured: Measured, name: str, line: Line, places: Sequence[int | str], quantity: Quantity
 ) -> Series:
-    found: list[Estimate | None] = [measured.over_seeds(line, place, quantity) for place in places]
-    return Series(
-        name=name,
-        values=tuple(None if own is None else own.value for own in found),
-        low=tuple(None if own is None else own.low for own in found),
-        high=tuple(None if own is None else own.high for own in found),
-    )
+    return series_of(name, [measured.over_seeds(line, place, quantity) for place in places])

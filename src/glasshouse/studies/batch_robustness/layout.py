@@ -21,9 +21,11 @@ from glasshouse.studies.batch_robustness.measured import (
     Quantity,
 )
 from glasshouse.studies.batch_robustness.settings import WORDS
+from glasshouse.studies.showing import bracketed
 
 KINDS = ("grid", "longer", "adversarial")
 LIMITS = "The paper's eps is 0.3 on grey images and 0.02 on CIFAR-10; the smaller one 0.1 and 0.005."
+SIGNED = "+.3f"  # how differences, slopes and correlations are written
 
 
 def tables(measured: Measured) -> list[Layout]:
@@ -41,7 +43,7 @@ def _ends(measured: Measured) -> Layout:
     def cell(line: Line, quantity: Quantity) -> str:
         batches = measured.batches(line)
         ends = [measured.over_seeds(line, batch, quantity) for batch in (batches[0], batches[-1])]
-        return " \N{RIGHTWARDS ARROW} ".join(_number(own, quantity) for own in ends)
+        return " \N{RIGHTWARDS ARROW} ".join(_value(own, quantity) for own in ends)
 
     return _by_line(
         measured,
@@ -56,7 +58,7 @@ def _ends(measured: Measured) -> Layout:
 def _slopes(measured: Measured) -> Layout:
     def cell(line: Line, quantity: Quantity) -> str:
         slopes = list(measured.slopes(line, quantity).values())
-        return _spelled(mean(slopes)) if slopes else DASH
+        return bracketed(mean(slopes), SIGNED) if slopes else DASH
 
     return _by_line(
         measured,
@@ -74,7 +76,7 @@ def _ranks(measured: Measured) -> Layout:
         measured,
         "ranks",
         "Rank correlation with the batch size",
-        lambda line, quantity: _spelled(measured.correlation(line, quantity)),
+        lambda line, quantity: bracketed(measured.correlation(line, quantity), SIGNED),
         QUANTITIES,
         "Spearman's rho over all batch sizes and seeds, 95% interval by Fisher's z with Bonett and Wright's "
         "standard error, as if models were independent.",
@@ -96,7 +98,10 @@ def _against_curvature(measured: Measured) -> Layout:
         title="What goes with robust accuracy along the batch sizes: rank correlations",
         columns=("line", *columns),
         rows=tuple(
-            (_heading(line), *(_spelled(measured.correlation(line, *pair)) for pair in columns.values()))
+            (
+                _heading(line),
+                *(bracketed(measured.correlation(line, *pair), SIGNED) for pair in columns.values()),
+            )
             for line in lines
         ),
         note="If curvature explained robustness, the first three columns would be negative throughout. "
@@ -119,7 +124,7 @@ def _training_time(measured: Measured) -> Layout:
             ]
             if all(found):
                 head = f"{NETWORKS.get(model, model)}, {data}"
-                rows.append((head, quantity.name, *(_spelled(mean(own)) for own in found)))
+                rows.append((head, quantity.name, *(bracketed(mean(own), SIGNED) for own in found)))
     return Layout(
         name="training-time",
         title="Share of the variance among a row's models that goes with training time and with batch size",
@@ -214,7 +219,7 @@ def _by_line(
 
 def _cells(measured: Measured, line: Line, place: int | str, shown: Sequence[Quantity]) -> list[str]:
     found = [measured.over_seeds(line, place, quantity) for quantity in shown]
-    return [_number(own, quantity, interval=True) for own, quantity in zip(found, shown)]
+    return [bracketed(own, _form(quantity)) for own, quantity in zip(found, shown)]
 
 
 def _seconds(measured: Measured, cell: str, quantity: Quantity, data: str) -> float | None:
@@ -232,19 +237,9 @@ def _heading(line: Line) -> str:
     return f"{NETWORKS.get(line.model, line.model)}, {line.data}, {WORDS[line.setting]}{kind}"
 
 
-def _spelled(found: Estimate) -> str:
-    if found.value is None:
-        return DASH
-    if found.low is None or found.high is None:
-        return f"{found.value:+.3f}"
-    return f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+def _value(found: Estimate | None, quantity: Quantity) -> str:
+    return DASH if found is None or found.value is None else format(found.value, _form(quantity))
 
 
-def _number(found: Estimate | None, quantity: Quantity, *, interval: bool = False) -> str:
-    if found is None or found.value is None:
-        return DASH
-    digits = ".3g" if quantity.logarithmic else ".3f"
-    value = format(found.value, digits)
-    if not interval or found.low is None or found.high is None:
-        return value
-    return f"{value} [{found.low:{digits}}, {found.high:{digits}}]"
+def _form(quantity: Quantity) -> str:
+    return ".3g" if quantity.logarithmic else ".3f"

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from glasshouse.measures.estimate import Estimate, mean
+from glasshouse.measures.estimate import mean
 from glasshouse.report.run import Chart, Series
 from glasshouse.studies.fed_fsnet.measured import GLOBAL, LOCAL, MEMBERSHIP, Measured, Quantity, Setting
 from glasshouse.studies.fed_fsnet.rows import PAPERS, WORDS
+from glasshouse.studies.showing import series_of
 
 FIGURE_2 = ("upper-bound", "fedavg", "fed-fsnet")
 """The curves of the paper's figure."""
@@ -42,7 +43,7 @@ def _curves(measured: Measured, setting: Setting, rows: Sequence[str], title: st
         y="Acc_global",
         categories=tuple(map(str, rounds)),
         series=tuple(
-            _series(WORDS[row], [curve.get(number) for number in rounds]) for row, curve in curves.items()
+            series_of(WORDS[row], [curve.get(number) for number in rounds]) for row, curve in curves.items()
         ),
         note=_seeds(measured),
     )
@@ -55,10 +56,10 @@ def _gains(measured: Measured) -> list[Chart]:
         rows = [row for row in measured.rows(setting) if row not in ("fedavg", "upper-bound")]
         if len(rows) < 2 or "fedavg" not in measured.rows(setting):
             continue
-        series = []
+        gained = []
         for quantity in (GLOBAL, LOCAL):
             gains = [list(measured.apart(setting, row, "fedavg", quantity).values()) for row in rows]
-            series.append(_series(quantity.name, [mean(own) if own else None for own in gains]))
+            gained.append(series_of(quantity.name, [mean(own) if own else None for own in gains]))
         made.append(
             Chart(
                 name=f"gains-{setting.head}",
@@ -66,7 +67,7 @@ def _gains(measured: Measured) -> list[Chart]:
                 kind="bars",
                 y="difference",
                 categories=tuple(WORDS[row] for row in rows),
-                series=tuple(series),
+                series=tuple(gained),
                 note=_seeds(measured),
             )
         )
@@ -85,7 +86,7 @@ def _membership(measured: Measured) -> list[Chart]:
             measured.over_seeds(setting, row, quantity) if measured.at(setting, row, quantity) else None
             for row in rows
         ]
-        return _series(f"{setting.data}, {setting.model}", found)
+        return series_of(f"{setting.data}, {setting.model}", found)
 
     return [
         Chart(
@@ -99,15 +100,6 @@ def _membership(measured: Measured) -> list[Chart]:
             note=_seeds(measured),
         )
     ]
-
-
-def _series(name: str, found: Sequence[Estimate | None]) -> Series:
-    return Series(
-        name=name,
-        values=tuple(None if own is None else own.value for own in found),
-        low=tuple(None if own is None else own.low for own in found),
-        high=tuple(None if own is None else own.high for own in found),
-    )
 
 
 def _seeds(measured: Measured) -> str:

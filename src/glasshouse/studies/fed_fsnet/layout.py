@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
-from glasshouse.measures.estimate import Estimate, mean
+from glasshouse.measures.estimate import mean
 from glasshouse.report.run import Layout
 from glasshouse.report.spelling import DASH
 from glasshouse.studies.fed_fsnet.choices import CHOICES
@@ -24,6 +24,7 @@ from glasshouse.studies.fed_fsnet.measured import (
 )
 from glasshouse.studies.fed_fsnet.printed import TABLE_1, TABLE_2, printed
 from glasshouse.studies.fed_fsnet.rows import OTHERS, WORDS
+from glasshouse.studies.showing import bracketed
 
 OVER_SEEDS = (
     "Means over seeds with their 95% t interval; one seed has that of its test images, where it has any."
@@ -210,7 +211,7 @@ def _named(table: Iterable[tuple[str, float]]) -> list[str]:
 
 
 def _shown(measured: Measured, setting: Setting, row: str, quantities: Iterable[Quantity]) -> list[str]:
-    return [_number(measured.over_seeds(setting, row, quantity)) for quantity in quantities]
+    return [bracketed(measured.over_seeds(setting, row, quantity)) for quantity in quantities]
 
 
 def _mean(measured: Measured, setting: Setting, row: str, quantity: Quantity) -> float | None:
@@ -220,7 +221,7 @@ def _mean(measured: Measured, setting: Setting, row: str, quantity: Quantity) ->
 
 def _gain(measured: Measured, setting: Setting, row: str, other: str, quantity: Quantity) -> str:
     gains = list(measured.apart(setting, row, other, quantity).values())
-    return _number(mean(gains), form="+.3f") if gains and row != other else DASH
+    return bracketed(mean(gains), "+.3f") if gains and row != other else DASH
 
 
 def _closed(measured: Measured, setting: Setting, row: str) -> str:
@@ -231,12 +232,3 @@ def _closed(measured: Measured, setting: Setting, row: str) -> str:
     if not gain or not gap or row in ("fedavg", "upper-bound"):
         return DASH
     return f"{statistics.fmean(gain) / statistics.fmean(gap):.0%}"
-
-
-def _number(found: Estimate | None, form: str = ".3f") -> str:
-    if found is None or found.value is None:
-        return DASH
-    value = format(found.value, form)
-    if found.low is None or found.high is None:
-        return value
-    return f"{value} [{found.low:{form}}, {found.high:{form}}]"

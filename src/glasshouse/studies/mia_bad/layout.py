@@ -1,7 +1,6 @@
 """The paper's tables and figures, printed and measured side by side."""
 
 from glasshouse.measures.estimate import Estimate, mean
-from glasshouse.report.measure import Measure
 from glasshouse.report.run import Chart, Layout, Series
 from glasshouse.report.spelling import DASH
 from glasshouse.studies.mia_bad.cells import (
@@ -15,6 +14,7 @@ from glasshouse.studies.mia_bad.cells import (
 from glasshouse.studies.mia_bad.claims import FEDERATED, MODES, USUAL
 from glasshouse.studies.mia_bad.measured import Measured
 from glasshouse.studies.mia_bad.printed import mix, printed
+from glasshouse.studies.showing import bracketed, series_of
 from glasshouse.studies.study import Presentation
 
 Row = tuple[str, str, str]
@@ -56,7 +56,7 @@ def _accuracy_table(measured: Measured, row: Row, protocol: str) -> Layout:
             found = measured.measure(
                 f"{table}/{data}/{model}/{mode}/{column}", _spec(column, protocol), f"accuracy-at-{ratio}:1"
             )
-            line.append(f"{_printed(data, mode, column)} / {_shown(found)}")
+            line.append(f"{_printed(data, mode, column)} / {bracketed(found)}")
         lines.append(tuple(line))
     chance = ratio / (ratio + 1)
     return Layout(
@@ -78,9 +78,9 @@ def _rivals_table(measured: Measured, row: Row) -> Layout:
     lines = []
     for column, spec in specs:
         found = [measured.measure(f"{head}/{mode}/{column}", spec, "auc") for mode in MODES]
-        lines.append((spec, *(_shown(own) for own in found)))
+        lines.append((spec, *(bracketed(own) for own in found)))
     nulls = [measured.measure(f"{head}/{mode}/{USUAL}", NULL_CURVE, "null-auc") for mode in MODES]
-    lines.append((f"null curve at {USUAL}", *(_shown(own) for own in nulls)))
+    lines.append((f"null curve at {USUAL}", *(bracketed(own) for own in nulls)))
     return Layout(
         name=f"rivals-{'-'.join(row)}",
         title=f"{_heading(row)}: AUC of all attacks (chance 0.5)",
@@ -113,11 +113,11 @@ def _fitting_table(measured: Measured, row: Row) -> Layout:
 
 
 def _fit_line(measured: Measured, name: str, cell: str, metrics: tuple[str, ...]) -> tuple[str, ...]:
-    fits = [_shown(measured.measure(cell, None, metric)) for metric in metrics]
+    fits = [bracketed(measured.measure(cell, None, metric)) for metric in metrics]
     leaks = [
         DASH
         if cell.startswith("matched") and attack != "loss-threshold"
-        else _shown(measured.measure(cell, attack, metric))
+        else bracketed(measured.measure(cell, attack, metric))
         for attack, metric in LEAKS.values()
     ]
     return (name, *fits, *leaks)
@@ -153,7 +153,7 @@ def _figure_4(measured: Measured, row: Row) -> Chart:
         found = [
             measured.measure(f"{'/'.join(row)}/{m}/{column}", _spec(column, name), metric) for m in MODES
         ]
-        series.append(_series(f"{name}, measured", found))
+        series.append(series_of(f"{name}, measured", found))
     return Chart(
         name=f"figure-4-{data}-{model}",
         title=f"Figure 4, {data}, {model}: attack accuracy by number of clients",
@@ -177,14 +177,7 @@ def _figure_5(measured: Measured, rows: list[Row]) -> list[Chart]:
             if any(value is not None for value in paper):
                 series.append(Series(name=f"{mode}, printed", values=paper, printed=True))
             gains = [_measured_gain(measured, row, mode, protocol) for row in rows]
-            series.append(
-                Series(
-                    name=f"{mode}, measured",
-                    values=tuple(gain.value for gain in gains),
-                    low=tuple(gain.low for gain in gains),
-                    high=tuple(gain.high for gain in gains),
-                )
-            )
+            series.append(series_of(f"{mode}, measured", gains))
         if not any(value is not None for own in series if not own.printed for value in own.values):
             continue
         charts.append(
@@ -217,7 +210,7 @@ def _batches_chart(measured: Measured, row: Row) -> Chart:
             ("null curve", lambda size: NULL_CURVE, "null-auc"),
         ):
             found = [measured.measure(f"{head}/{size}", spec(int(size)), metric) for size in sizes]
-            series.append(_series(f"{name}, {mode}", found))
+            series.append(series_of(f"{name}, {mode}", found))
     return Chart(
         name=f"batches-{'-'.join(row)}",
         title=f"{_heading(row)}: AUC on whole batches against their size",
@@ -257,24 +250,6 @@ def _spec(column: str, protocol: str) -> str:
 
 def _set_specs() -> list[str]:
     return [f"{name}(batch_size={USUAL})" for name in SET_RIVALS]
-
-
-def _series(name: str, found: list[Measure | None]) -> Series:
-    return Series(
-        name=name,
-        values=tuple(None if own is None else own.value for own in found),
-        low=tuple(None if own is None else own.low for own in found),
-        high=tuple(None if own is None else own.high for own in found),
-    )
-
-
-def _shown(found: Measure | None) -> str:
-    """A value with its interval, as short as it can be."""
-    if found is None or found.value is None:
-        return DASH
-    if found.low is None or found.high is None:
-        return f"{found.value:.3f}"
-    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def _printed(data: str, mode: str, column: str) -> str:

@@ -1,9 +1,7 @@
 """The paper's figures, and charts of what goes beyond it."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 
-from glasshouse.measures.estimate import Estimate
 from glasshouse.report.run import Chart, Exhibit, Series
 from glasshouse.studies.scale_mia import brightness
 from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED, sheet_name
@@ -11,6 +9,7 @@ from glasshouse.studies.scale_mia.measured import Measured
 from glasshouse.studies.scale_mia.printed import table_4
 from glasshouse.studies.scale_mia.rows import BOUND, EDGES, psnr_bin
 from glasshouse.studies.scale_mia.spelling import PSNR, RATE, named, number
+from glasshouse.studies.showing import series_of
 
 PICTURED = 64
 FIGURES = {"cifar10": "Figure 7", "fashion-mnist": "Figure 8", "hmnist": "Figure 9"}
@@ -70,9 +69,9 @@ def _rates(measured: Measured, network: str, data: str) -> Chart:
     paper = tuple(table_4(network, data, batch).get(RATE) for batch in batches)
     series = [Series(name="as published, printed", values=paper, printed=True)] if any(paper) else []
     series += [
-        _series("as published, measured", [measured.estimate(cell, PUBLISHED, RATE) for cell in cells]),
-        _series("collisions resolved", [measured.estimate(cell, PEELED, RATE) for cell in cells]),
-        _series("alone in their bin", [measured.estimate(cell, None, BOUND) for cell in cells]),
+        series_of("as published, measured", [measured.estimate(cell, PUBLISHED, RATE) for cell in cells]),
+        series_of("collisions resolved", [measured.estimate(cell, PEELED, RATE) for cell in cells]),
+        series_of("alone in their bin", [measured.estimate(cell, None, BOUND) for cell in cells]),
     ]
     return Chart(
         name=f"rates-{network}-{data}",
@@ -88,7 +87,7 @@ def _figure_5(measured: Measured, network: str, data: str) -> Chart:
     """How the PSNRs of all samples are distributed."""
     metrics = [psnr_bin(low, high) for low, high in pairwise(EDGES)]
     series = [
-        _series(
+        series_of(
             f"batch {batch}",
             [measured.estimate(f"table-4/{network}/{data}/{batch}", PUBLISHED, metric) for metric in metrics],
         )
@@ -109,7 +108,7 @@ def _figure_6(measured: Measured, network: str, data: str) -> Chart:
     """The latents' brightness and the laws that are fitted to it."""
     cell, bins = f"figure-6/{network}/{data}", brightness.bins()
     series = [
-        _series(law, [measured.estimate(cell, law, name) for name in bins])
+        series_of(law, [measured.estimate(cell, law, name) for name in bins])
         for law in (brightness.SEEN, *brightness.LAWS)
     ]
     return Chart(
@@ -126,7 +125,7 @@ def _varied(measured: Measured, head: str, x: str) -> Chart:
     names = measured.under(head)
     attacks = list(dict.fromkeys(own for name in names for own in measured.attacks(f"{head}/{name}")))
     series = [
-        _series(attack, [measured.estimate(f"{head}/{name}", attack, RATE) for name in names])
+        series_of(attack, [measured.estimate(f"{head}/{name}", attack, RATE) for name in names])
         for attack in attacks
     ]
     return Chart(
@@ -136,13 +135,4 @@ def _varied(measured: Measured, head: str, x: str) -> Chart:
         y="recovery rate",
         categories=tuple(names),
         series=tuple(series),
-    )
-
-
-def _series(name: str, found: Sequence[Estimate | None]) -> Series:
-    return Series(
-        name=name,
-        values=tuple(None if own is None else own.value for own in found),
-        low=tuple(None if own is None else own.low for own in found),
-        high=tuple(None if own is None else own.high for own in found),
     )

@@ -3,6 +3,7 @@
 from glasshouse.report.spelling import DASH
 from glasshouse.studies.scale_mia.measured import Measured
 from glasshouse.studies.scale_mia.rows import RETURNED
+from glasshouse.studies.showing import bracketed
 
 RATE, PSNR = "recovery-rate", "psnr-of-recovered"
 WORDS = {
@@ -22,20 +23,16 @@ INTERVALS = (
 
 def shown(measured: Measured, cell: str, attack: str, metric: str) -> str:
     """A value with its interval, as short as it can be."""
-    found = measured.estimate(cell, attack, metric)
-    if found is None or found.value is None:
-        return DASH
-    value = number(found.value, metric)
-    if found.low is None or found.high is None:
-        return value
-    return f"{value} [{number(found.low, metric)}, {number(found.high, metric)}]"
+    return bracketed(measured.estimate(cell, attack, metric), _form(metric))
 
 
 def number(value: float | None, metric: str = RATE) -> str:
     """One decimal for dB, three for all else."""
-    if value is None:
-        return DASH
-    return f"{value:.1f}" if metric.startswith("psnr") else f"{value:.3f}"
+    return DASH if value is None else format(value, _form(metric))
+
+
+def _form(metric: str) -> str:
+    return ".1f" if metric.startswith("psnr") else ".3f"
 
 
 def named(network: str) -> str:

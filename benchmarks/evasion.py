@@ -20,12 +20,12 @@ from torch import Tensor, nn
 
 from glasshouse.access import ModelAccess
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.evasion.ascent import ascend
 from glasshouse.attacks.evasion.attempt import draw_seed, starts
-from glasshouse.attacks.evasion.ball import Ball
 from glasshouse.attacks.evasion.pgd import PGD
 from glasshouse.data.images import Images
 from glasshouse.data.sources import load
+from glasshouse.learning.ascent import ascend
+from glasshouse.learning.ball import Ball
 from glasshouse.learning.evaluate import hits
 from glasshouse.models import build
 

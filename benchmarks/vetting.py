@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.access import BlindServerAccess, Protocol
-from glasshouse.attacks.attack import Attack, CannotRun, Knowledge
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.eluding import Eluding
 from glasshouse.attacks.crafted.fishing import Fishing, Pond
 from glasshouse.attacks.crafted.loki import Loki
@@ -30,7 +30,7 @@ from glasshouse.attacks.crafted.scale_mia import PeeledScaleMIA, ScaleMIA
 from glasshouse.attacks.labels.head import find_head
 from glasshouse.data.images import Images
 from glasshouse.data.sources import load
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe

@@ -12,7 +12,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from glasshouse.report.run import Chart, Layout, Run, read_run
+from glasshouse.exhibits import Chart, StudyTable
+from glasshouse.report.run import Run, read_run
 from glasshouse.report.spelling import slug
 
 HERE = Path(__file__).parent
@@ -79,7 +80,7 @@ def _tables(run: Run) -> list[str]:
     return parts
 
 
-def _layout(layout: Layout) -> str:
+def _layout(layout: StudyTable) -> str:
     return _table(
         list(layout.columns), [["" if cell is None else str(cell) for cell in row] for row in layout.rows]
     )

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.signals import asked, losses
 from glasshouse.data.images import Images
+from glasshouse.evidence.membership import MembershipScores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class Neighbourhood(Attack):
     std: float = 0.1
     family = "membership"
     needs = (QueryAccess,)
-    told = ("candidates", "auxiliary")
+    knows = ("candidates", "auxiliary")
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         nearby = self.losses_nearby(access, knowledge.candidates, rng)

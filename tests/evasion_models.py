@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from glasshouse.attacks.evasion.ascent import ascend
 from glasshouse.data.images import Images
 from glasshouse.data.sources import load
+from glasshouse.learning.ascent import ascend
 from glasshouse.models import build
 
 TRAINED = 1200

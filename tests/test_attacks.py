@@ -9,14 +9,7 @@ from torch import nn
 
 from glasshouse.access import AggregateAccess, QueryAccess, ServerAccess, UpdateAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import (
-    AdversarialExamples,
-    CannotRun,
-    CountedLabels,
-    Knowledge,
-    LabelCounts,
-    MembershipScores,
-)
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.saturated_head import SaturatedHead
 from glasshouse.attacks.labels.counts import LabelCountsFromUpdates, effective_lr
 from glasshouse.attacks.labels.head import whole_counts
@@ -25,6 +18,10 @@ from glasshouse.auditing.grants import Grantor
 from glasshouse.auditing.scoring import overlap, score
 from glasshouse.auditing.truth import Truth
 from glasshouse.defences import make_defences
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.evidence.labels import CountedLabels, LabelCounts
+from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.strategies.fedavg import FedAvg, FedSGD
@@ -67,7 +64,7 @@ def test_every_attack_declares_its_family_its_access_and_what_it_is_told():
         attack = ATTACKS.make(name)
         assert attack.family
         assert attack.needs
-        assert set(attack.told) <= known
+        assert set(attack.knows) <= known
         assert type(attack).__doc__
 
 

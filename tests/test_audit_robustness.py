@@ -11,8 +11,8 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from glasshouse import Dataset, audit
-from glasshouse.auditing.bench import prepare
 from glasshouse.auditing.curvature import measured_on
+from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.setting import make_setting
 from glasshouse.auditing.yardstick import over_central
 
@@ -73,13 +73,13 @@ def test_each_model_has_a_curve_that_begins_without_a_change_and_ends_at_the_fin
     for point in curves["robustness"]:
         metric = "robust-accuracy" if point["eps"] else "clean-accuracy"
         finding = rows(run, metric)[point["strategy"], point["defence"]]
-        told = (point["value"], point["low"], point["high"], point["n"])
-        assert told == (finding.value, finding.low, finding.high, finding.n)
+        measured = (point["value"], point["low"], point["high"], point["n"])
+        assert measured == (finding.value, finding.low, finding.high, finding.n)
         assert (point["attack"], point["adversary"], point["norm"]) == (FGSM, "owner", "linf")
         if point["strategy"] != "central":
             apart = rows(run, f"{metric}-over-central")[point["strategy"], point["defence"]]
-            told = tuple(point[f"difference{end}"] for end in ("", "_low", "_high"))
-            assert told == (apart.value, apart.low, apart.high)
+            measured = tuple(point[f"difference{end}"] for end in ("", "_low", "_high"))
+            assert measured == (apart.value, apart.low, apart.high)
 
 
 def test_only_pictures_of_the_undefended_federation_are_kept(run, curves):

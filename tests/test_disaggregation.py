@@ -9,7 +9,7 @@ from torch import nn
 
 from glasshouse.access import BlindServerAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import CannotRun, Knowledge
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.eluding import Eluding, counting_model, target_labels, unpolluted
 from glasshouse.attacks.crafted.fishing import Fishing, Pond
 from glasshouse.attacks.crafted.gates import find_gate, shut
@@ -19,7 +19,7 @@ from glasshouse.attacks.inversion.updates import mean_gradient
 from glasshouse.attacks.labels.head import find_head
 from glasshouse.auditing.grants import Grantor
 from glasshouse.data.split import Split
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
 from glasshouse.federation.channels.channel import Ideal, RoundFailed
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History

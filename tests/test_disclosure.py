@@ -13,7 +13,7 @@ from torch import Tensor
 from glasshouse import BadInput, Dataset, audit
 from glasshouse.access import PayloadAccess, Protocol, ReportAccess, SeenPayload, SeenReports
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import CannotRun, Knowledge, Nearness
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.disclosure.devices import mixtures, simulate
 from glasshouse.attacks.disclosure.mimics import MimicDistance, MimicNeighbours
 from glasshouse.attacks.disclosure.reports import ReportedLabels
@@ -23,6 +23,8 @@ from glasshouse.auditing.scoring import score
 from glasshouse.auditing.setting import make_setting
 from glasshouse.data.images import Images
 from glasshouse.data.split import Split
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.nearness import Nearness
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.strategies.fedavg import FedAvg

@@ -12,11 +12,9 @@ from torch import nn
 
 from glasshouse.access import ModelAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import AdversarialExamples, CannotRun, Knowledge
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.evasion import pgd
-from glasshouse.attacks.evasion.ascent import ascend
 from glasshouse.attacks.evasion.attempt import draw_seed, starts
-from glasshouse.attacks.evasion.ball import Ball
 from glasshouse.attacks.evasion.fgsm import FGSM
 from glasshouse.attacks.evasion.frozen import Frozen
 from glasshouse.attacks.evasion.pgd import IFGSM, PGD
@@ -25,7 +23,10 @@ from glasshouse.auditing.scoring import score
 from glasshouse.auditing.truth import Truth
 from glasshouse.data.images import Images
 from glasshouse.data.sources import load
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.learning.ascent import ascend
+from glasshouse.learning.ball import Ball
 from glasshouse.learning.evaluate import accuracy, hits
 
 EVERY = ("fgsm", "i-fgsm", "pgd", "apgd-ce", "apgd-dlr", "square", "strongest")

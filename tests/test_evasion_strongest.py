@@ -9,7 +9,6 @@ from torch import nn
 from glasshouse.access import ModelAccess
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.evasion.apgd import APGDCE, APGDDLR, checkpoints
-from glasshouse.attacks.evasion.ball import Ball
 from glasshouse.attacks.evasion.fgsm import FGSM
 from glasshouse.attacks.evasion.frozen import Frozen, fooled
 from glasshouse.attacks.evasion.losses import dlr
@@ -17,6 +16,7 @@ from glasshouse.attacks.evasion.pgd import PGD
 from glasshouse.attacks.evasion.square import Square, side
 from glasshouse.attacks.evasion.strongest import Strongest
 from glasshouse.data.images import Images
+from glasshouse.learning.ball import Ball
 from glasshouse.learning.evaluate import hits
 
 MODELS = [("mlp", 0.0), ("mlp", 0.1), ("lenet", 0.0), ("lenet", 0.1), ("stdcnn", 0.0)]

@@ -10,7 +10,7 @@ from torch import nn
 
 from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import CannotRun, Knowledge
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.imprint import Bins, craft, decode, occupied
 from glasshouse.attacks.crafted.leakage import bin_sums, quotients, thresholds
 from glasshouse.attacks.crafted.loki import Loki, share_slots
@@ -18,7 +18,7 @@ from glasshouse.attacks.crafted.robbing import RobbingTheFed, within_bins
 from glasshouse.auditing.grants import Grantor
 from glasshouse.data.images import Images
 from glasshouse.data.split import Split
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History

@@ -12,7 +12,7 @@ from torch import nn
 
 from glasshouse.access import QueryAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import CannotRun, Knowledge, LabelCounts, MembershipScores, Sources
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.membership import bad
 from glasshouse.attacks.membership.bad import MIABad, features
 from glasshouse.attacks.membership.batches import compose
@@ -22,7 +22,7 @@ from glasshouse.attacks.membership.rmia import RMIA, OnlineRMIA
 from glasshouse.attacks.membership.sets import SetLLR, SetLoss, SetVote
 from glasshouse.attacks.membership.shokri import Shokri
 from glasshouse.attacks.membership.signals import asked, log_odds
-from glasshouse.auditing.bench import prepare
+from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.risk import risks
 from glasshouse.auditing.scoring import score
 from glasshouse.auditing.setting import make_setting
@@ -32,7 +32,10 @@ from glasshouse.auditing.trial import Examination
 from glasshouse.auditing.truth import Truth, establish
 from glasshouse.data.dataset import Dataset
 from glasshouse.data.images import Images
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
+from glasshouse.evidence.labels import LabelCounts
+from glasshouse.evidence.membership import MembershipScores
+from glasshouse.evidence.source import Sources
 from glasshouse.federation.shadows import Answers, Shadows
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy
@@ -371,9 +374,9 @@ def test_an_auditor_asks_about_batches_only_where_the_protocol_does():
     setting = make_setting(
         {"data": {"clients": 3, "members": 30, "nonmembers": 30, "auxiliary": 40, "test": 20}}
     )
-    bench = prepare(setting, Dataset("stripes", make_images(120)), make_model())
+    experiment = prepare(setting, Dataset("stripes", make_images(120)), make_model())
     for protocol in PROTOCOLS:
-        truth = establish(bench, MIABad(protocol=protocol, batch_size=5), bench.model, 0)
+        truth = establish(experiment, MIABad(protocol=protocol, batch_size=5), experiment.model, 0)
         if protocol != "batch-batch":
             assert truth.batches is None
             assert (truth.member == (truth.holder >= 0)).all()
@@ -382,7 +385,9 @@ def test_an_auditor_asks_about_batches_only_where_the_protocol_does():
         held = truth.holder[truth.batches] >= 0
         assert (held.all(1) == truth.member).all()
         assert (held.any(1) == truth.member).all()
-        half = establish(bench, MIABad(protocol=protocol, batch_size=4, fraction=0.5), bench.model, 0)
+        half = establish(
+            experiment, MIABad(protocol=protocol, batch_size=4, fraction=0.5), experiment.model, 0
+        )
         shares = (half.holder[half.batches] >= 0).mean(1)
         assert set(shares[half.member]) == {0.5}
         assert set(shares[~half.member]) == {0.0}
@@ -535,19 +540,22 @@ def stranger(tmp_path_factory):
         "training": {"rounds": 1, "epochs": 15, "optimiser": "adam", "lr": 0.002, "local_test": 0},
         "audit": {"shadows": 8, "central": False, "defences": ()},
     })  # fmt: skip
-    bench = prepare(setting)
-    held = bench.split
+    experiment = prepare(setting)
+    held = experiment.split
     elsewhere = dataclasses.replace(held, clients=(held.test[:400],), test=held.test[400:])
     with Engine(1) as engine:
-        other = dataclasses.replace(bench, split=elsewhere)
+        other = dataclasses.replace(experiment, split=elsewhere)
         trial = train_target(other, RunFolder(folder / "run", "x"), engine, progress, "fedavg", "none")
-        yield dataclasses.replace(trial, bench=bench), Shadowing(bench, folder / "shadows", engine, progress)
+        yield (
+            dataclasses.replace(trial, experiment=experiment),
+            Shadowing(experiment, folder / "shadows", engine, progress),
+        )
 
 
 @pytest.mark.parametrize("spec", list(outsiders_specs()))
 def test_a_model_that_saw_none_of_the_candidates_gives_away_nothing(stranger, spec):
     trial, shadowing = stranger
-    own = trial.bench.split
+    own = trial.experiment.split
     trained_on = accuracy(trial.grantor.model, own.pool[own.test[:400]])
     assert trained_on > 0.99
     seen = trial.examine(spec, QueryAccess, shadowing)
@@ -651,16 +659,16 @@ def test_records_learned_by_heart_are_found_and_best_by_lira_where_accusations_m
         },
     })  # fmt: skip
     progress = Progress(quiet=True)
-    bench = prepare(setting)
+    experiment = prepare(setting)
     with Engine() as engine:
-        folder = RunFolder(tmp_path / "run", bench.config())
-        trial = train_target(bench, folder, engine, progress, "fedavg", "none")
-        shadowing = Shadowing(bench, tmp_path / "shadows", engine, progress)
+        folder = RunFolder(tmp_path / "run", experiment.config())
+        trial = train_target(experiment, folder, engine, progress, "fedavg", "none")
+        shadowing = Shadowing(experiment, tmp_path / "shadows", engine, progress)
         found = {}
         for spec in setting.audit.attacks:
             seen = trial.examine(spec, QueryAccess, shadowing)
             rows = score(seen.evidence, seen.truth)
             found[spec] = {result.metric: result.estimate.value for result in rows}
-    assert accuracy(trial.grantor.model, bench.split.images("members")) >= 0.999
+    assert accuracy(trial.grantor.model, experiment.split.images("members")) >= 0.999
     assert found["loss-threshold"]["balanced-accuracy"] >= 0.65
     assert found["lira"]["tpr-at-1%-fpr"] > found["loss-threshold"]["tpr-at-1%-fpr"]

@@ -11,9 +11,10 @@ from torch import nn
 from glasshouse import Setting, audit
 from glasshouse.access import PayloadAccess, QueryAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import Attack, MembershipScores
+from glasshouse.attacks.attack import Attack
 from glasshouse.attacks.membership.batches import compose
 from glasshouse.errors import BadInput
+from glasshouse.evidence.membership import MembershipScores
 
 EVERY = tuple(
     name
@@ -129,7 +130,7 @@ class Vandal(Attack):
 
     family = "membership"
     needs = (QueryAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def run(self, access, knowledge, rng):
         knowledge.candidates.x.zero_()

@@ -7,10 +7,11 @@ from conftest import CLASSES, SHAPE, make_split
 from PIL import Image
 from torch import nn
 
-from glasshouse.attacks.attack import CannotRun, Reconstructions
 from glasshouse.auditing.gallery import pictures, ranked
 from glasshouse.auditing.scoring import score
 from glasshouse.auditing.truth import Truth
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.reconstruction import Reconstructions
 
 SECONDS = {"offline": 12.5, "online": 0.25}
 

@@ -8,13 +8,13 @@ import pytest
 from report_runs import CROWD, Balanced, a_crowded_run, a_row, measured, page_of, text_of
 from sklearn.metrics import roc_auc_score, roc_curve
 
+from glasshouse.exhibits import Roc
 from glasshouse.findings import from_row
 from glasshouse.report import write_report
 from glasshouse.report.answers import cards
 from glasshouse.report.measure import headline, pooled
 from glasshouse.report.metrics import METRICS
 from glasshouse.report.rocs import area, roc_panels
-from glasshouse.report.run import Roc
 from glasshouse.report.spelling import interval
 
 EPSILON = {"metric": "epsilon", "attack": "canaries", "chance": 0.0, "high": None}

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from report_runs import a_row, a_run, measured, page_of, text_of
 
+from glasshouse.exhibits import Roc
 from glasshouse.findings import from_row
 from glasshouse.report import write_report
 from glasshouse.report.answers import cards
 from glasshouse.report.figures import decides, indifferent, roc_figure
 from glasshouse.report.measure import pooled
 from glasshouse.report.rocs import RocPanel, roc_panels
-from glasshouse.report.run import Roc
 from glasshouse.report.tradeoff import tradeoffs, worth
 from glasshouse.report.words import FAMILIES
 

@@ -22,13 +22,13 @@ from report_runs import (
 )
 
 from glasshouse.errors import BadInput
+from glasshouse.exhibits import Robustness
 from glasshouse.findings import from_row
 from glasshouse.report import compare_reports, write_report
 from glasshouse.report.answers import cards
 from glasshouse.report.measure import federated, pooled
 from glasshouse.report.robustness import Comparison, comparison, comparison_table, defences_table, short_names
 from glasshouse.report.robustness_figures import by_strength
-from glasshouse.report.run import Robustness
 from glasshouse.report.tradeoff import tradeoffs
 
 STRONGEST = list(EVASIONS)[-1]

@@ -10,9 +10,9 @@ from PIL import Image
 from report_runs import Balanced, a_chart, a_study, a_table, text_of
 
 from glasshouse.errors import BadInput
+from glasshouse.exhibits import Chart
 from glasshouse.report import write_report
 from glasshouse.report.charts import chart_figure, undrawn, wide
-from glasshouse.report.run import Chart
 
 
 @pytest.fixture(scope="module")

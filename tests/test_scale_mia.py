@@ -9,7 +9,7 @@ from torch import nn
 
 from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import CannotRun, Knowledge
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_rounds
 from glasshouse.attacks.crafted.scale_mia import PeeledScaleMIA, ScaleMIA
@@ -17,7 +17,7 @@ from glasshouse.attacks.crafted.sorting import class_weights, make_sorter
 from glasshouse.attacks.crafted.surrogate import Decoder, Schooling, make_surrogate, shrink
 from glasshouse.auditing.grants import Grantor
 from glasshouse.data.split import Split
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History

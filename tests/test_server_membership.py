@@ -8,13 +8,13 @@ from conftest import CLASSES, make_images, make_model, make_plain_model, make_sp
 from torch import nn
 
 from glasshouse.access import AggregateAccess, Protocol, SeenUpdates, UpdateAccess
-from glasshouse.attacks.attack import CannotRun, Knowledge
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.labels.head import last_linear
 from glasshouse.attacks.membership.alignment import GradientAlignment, alignments
 from glasshouse.attacks.membership.readings import Records
 from glasshouse.attacks.membership.trajectory import LossTrajectory, SourceInference, claims
 from glasshouse.auditing.grants import Grantor
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.updates import Update

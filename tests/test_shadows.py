@@ -6,13 +6,13 @@ import pytest
 import torch
 from conftest import CLASSES, make_images, make_model
 
-from glasshouse.attacks.attack import CannotRun
-from glasshouse.auditing.bench import prepare
+from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.setting import make_setting
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.data.dataset import Dataset
 from glasshouse.data.partitions import partition
 from glasshouse.data.split import Split
+from glasshouse.errors import CannotRun
 from glasshouse.federation import shadows
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.shadows import ShadowSet, Training, online_sets, shadow_sets, train_shadows
@@ -209,15 +209,15 @@ def test_only_answers_are_kept(ask, tmp_path):
 
 
 def shadowing_of(tmp_path, engine, strategy="fedavg", **audit):
-    """Shadow models for an audit of 3 clients on striped images, and its bench."""
+    """Shadow models for an audit of 3 clients on striped images, and its experiment."""
     setting = make_setting({
         "data": {"clients": 3, "members": 30, "nonmembers": 30, "auxiliary": 40, "test": 20},
         "training": {"rounds": 1, "batch_size": 10, "strategy": strategy},
         "audit": {"shadows": 4, **audit},
     })  # fmt: skip
     images = make_images(120)
-    bench = prepare(setting, Dataset("stripes", images), make_model())
-    return Shadowing(bench, tmp_path / "shadows", engine, Progress(quiet=True)), bench
+    experiment = prepare(setting, Dataset("stripes", images), make_model())
+    return Shadowing(experiment, tmp_path / "shadows", engine, Progress(quiet=True)), experiment
 
 
 def names(images):
@@ -226,18 +226,18 @@ def names(images):
 
 
 def test_offline_shadows_never_see_a_candidate(tmp_path, engine):
-    shadowing, bench = shadowing_of(tmp_path, engine)
+    shadowing, experiment = shadowing_of(tmp_path, engine)
     made = shadowing.offline("none")
-    candidates, _ = bench.suspects
+    candidates, _ = experiment.candidates
     assert names(made.candidates.images) == names(candidates)
     assert not set(names(made.auxiliary.images)) & set(names(candidates))
     assert not made.candidates.inside.any()
     assert not made.candidates.tested.any()
     seen = set(itertools.chain(*(names(made.auxiliary.images[own]) for own in made.auxiliary.inside)))
-    auxiliary = set(names(bench.split.images("auxiliary")))
+    auxiliary = set(names(experiment.split.images("auxiliary")))
     assert len(seen) > 24
     assert seen <= auxiliary
-    assert not seen & set(names(bench.split.images("test")))
+    assert not seen & set(names(experiment.split.images("test")))
 
 
 def test_online_shadows_see_half_of_the_candidates_and_no_auxiliary_image(tmp_path, engine):
@@ -293,16 +293,16 @@ def test_shadows_do_without_a_server_that_has_images_and_say_so(tmp_path, engine
 
 
 def test_shadows_from_given_weights_say_so(tmp_path, engine):
-    shadowing, bench = shadowing_of(tmp_path, engine)
+    shadowing, experiment = shadowing_of(tmp_path, engine)
     assert shadowing.offline("none").described.endswith("from the target's own first weights")
-    assert torch.equal(bench.fresh(3), bench.start)
+    assert torch.equal(experiment.fresh(3), experiment.start)
 
 
 def test_shadows_that_cannot_be_trained_say_why(tmp_path, engine):
-    shadowing, bench = shadowing_of(tmp_path, engine, shadows=0)
+    shadowing, experiment = shadowing_of(tmp_path, engine, shadows=0)
     with pytest.raises(CannotRun, match="shadows = 0"):
         shadowing.offline("none")
-    few = dataclasses.replace(bench.split, auxiliary=bench.split.auxiliary[:9])
-    poor = Shadowing(dataclasses.replace(bench, split=few), tmp_path, engine, Progress(quiet=True))
+    few = dataclasses.replace(experiment.split, auxiliary=experiment.split.auxiliary[:9])
+    poor = Shadowing(dataclasses.replace(experiment, split=few), tmp_path, engine, Progress(quiet=True))
     with pytest.raises(CannotRun, match="9 auxiliary images are too few"):
         poor.offline("none")

@@ -239,4 +239,4 @@ def test_the_page_of_strategies_has_all_of_them_with_their_options(name):
     assert re.findall(r"`([^`]+)`", told) == [f"{one.name}={one.default!r}" for one in options]
     behind_a_sum = row.split("|")[5].strip()
     assert behind_a_sum.startswith("no" if strategy.needs_updates else "yes")
-    assert ("in the clear" in behind_a_sum) == (bool(strategy.tells) and not strategy.needs_updates)
+    assert ("in the clear" in behind_a_sum) == (bool(strategy.client_reports) and not strategy.needs_updates)

@@ -28,7 +28,7 @@ from glasshouse.federation.strategies.generator import (
     write_moments,
 )
 from glasshouse.federation.strategies.recalling import recalled
-from glasshouse.federation.strategies.strategy import Visit
+from glasshouse.federation.strategies.strategy import LocalTask
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 
@@ -97,7 +97,7 @@ def test_a_client_feeds_its_last_layer_with_what_the_generator_in_eval_mode_make
         return torch.zeros(1)
 
     strategy.train(
-        Visit(model, Layout.of(model), read_vector(model), images, RECIPE, payload, {}, listen, seed=0)
+        LocalTask(model, Layout.of(model), read_vector(model), images, RECIPE, payload, {}, listen, seed=0)
     )
     logits = model(images.x)
     hidden = (first.weight[:, 2:].T + first.bias - norm.running_mean) / (norm.running_var + norm.eps).sqrt()

@@ -15,7 +15,7 @@ from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.fsnet import FedFSNet
-from glasshouse.federation.strategies.strategy import Visit
+from glasshouse.federation.strategies.strategy import LocalTask
 from glasshouse.federation.strategies.synthesis import (
     HiddenModel,
     mixture,
@@ -133,7 +133,7 @@ def visited(strategy, payload, model):
         return torch.zeros(1)
 
     layout, images = Layout.of(model), make_images(6)
-    strategy.train(Visit(model, layout, read_vector(model), images, RECIPE, payload, {}, fit, 0))
+    strategy.train(LocalTask(model, layout, read_vector(model), images, RECIPE, payload, {}, fit, 0))
     return caught["objective"]
 
 

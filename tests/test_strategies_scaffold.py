@@ -51,7 +51,7 @@ def gradient(model, images, batch=slice(None)):
     return parameters_to_vector(torch.autograd.grad(loss, list(model.parameters())))
 
 
-def visit(sent, images, recipe, correction, seed):
+def task(sent, images, recipe, correction, seed):
     """A client's steps, and the mean of its gradients weighted by the rate of the step they were used in."""
     model = make_plain_model()
     position = sent.clone()
@@ -88,7 +88,7 @@ def test_rounds_are_those_of_the_paper(recipe, server_lr, dropout, engine):
         for client in clients:
             seed = derive(derive(3, "round", number), "client", client)
             correction = everybodys - own[client]
-            reached, mean_gradient = visit(vector, split.client(client), recipe, correction, seed)
+            reached, mean_gradient = task(vector, split.client(client), recipe, correction, seed)
             moved += SIZES[client] / samples * (reached - vector)
             changes += SIZES[client] / sum(SIZES) * (mean_gradient - own[client])
             own[client] = mean_gradient

@@ -178,10 +178,10 @@ def test_attacks_meet_each_strategy_with_what_it_gives_them(place):
 
 
 def test_members_come_from_devices_that_took_part_and_others_are_as_many_of_each_class(place):
-    from glasshouse.studies.fed_fsnet.leaks import _suspects
+    from glasshouse.studies.fed_fsnet.leaks import _candidates
 
     trained = train(TINY, 0.25, FEDAVG, place, watched=True)
-    positions, holder = _suspects(trained, 0)
+    positions, holder = _candidates(trained, 0)
     took_part = {client for row in trained.history.rounds for client in row.clients}
     assert set(holder[holder >= 0]) <= took_part
     y = trained.split.pool.y.numpy()[positions]

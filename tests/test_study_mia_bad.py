@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glasshouse import cli
-from glasshouse.auditing.bench import prepare
+from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.target import train_target
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy
@@ -107,10 +107,10 @@ def test_a_matched_central_model_is_the_one_whose_fit_is_closest(tmp_path):
         central, fits = [], []
         for rounds in range(1, 7):
             shorter = dataclasses.replace(target, clients=1, sizes=dataclasses.replace(sizes, rounds=rounds))
-            bench = prepare(shorter.setting(3))
-            folder = RunFolder(tmp_path / f"by-hand-{rounds}", bench.config())
-            central.append(train_target(bench, folder, engine, progress, "central", "none"))
-            fits.append(accuracy(central[-1].grantor.model, bench.split.images("members")))
+            experiment = prepare(shorter.setting(3))
+            folder = RunFolder(tmp_path / f"by-hand-{rounds}", experiment.config())
+            central.append(train_target(experiment, folder, engine, progress, "central", "none"))
+            fits.append(accuracy(central[-1].grantor.model, experiment.split.images("members")))
             if fits[-1] >= wanted:
                 break
     distances = [abs(fit - wanted) for fit in fits]
@@ -136,7 +136,7 @@ def test_central_training_stops_at_the_fit_that_is_wanted(monkeypatch, fits, wan
 
     asked = []
 
-    def after(target, bench, rounds, place):
+    def after(target, experiment, rounds, place):
         asked.append((target.mode, rounds))
         return fits[rounds - 1]
 

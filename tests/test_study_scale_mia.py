@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from glasshouse.attacks.attack import Reconstructions
 from glasshouse.attacks.crafted.surrogate import Schooling
 from glasshouse.data.sources import load
 from glasshouse.errors import BadInput
+from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.learning.engine import Engine
 from glasshouse.measures.estimate import proportion
 from glasshouse.progress import Progress

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glasshouse.errors import BadInput
+from glasshouse.measures.estimate import Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,8 @@ class Finding:
     """One measured number, what it would be by chance, and all one needs to know to judge it.
 
     `low` and `high` bound its 95% interval; `assumes` names what the attack was given beyond its access, and
-    why a value could not be estimated; `printed` is the paper's number.
+    nothing else; `reason` says why there is no value, `note` what else a reader should know; `printed` is the
+    paper's number, `seconds` the wall time.
     """
 
     source: str
@@ -36,11 +38,13 @@ class Finding:
     n: int | None = None
     seed: int | None = None
     assumes: tuple[str, ...] = ()
+    reason: str | None = None
+    note: str | None = None
     printed: float | None = None
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for key in ("value", "low", "high", "chance", "printed"):
+        for key in ("value", "low", "high", "chance", "printed", "seconds"):
             number = getattr(self, key)
             assert number is None or math.isfinite(number), f"{self.cell}: {key} is {number}"
         assert self.value is not None or self.assumes, f"{self.cell}: a missing value needs its reason"
@@ -48,6 +52,60 @@ class Finding:
     def row(self) -> dict[str, Any]:
         """The finding as a JSON object."""
         return dataclasses.asdict(self) | {"assumes": list(self.assumes)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What findings are about: everything that all of one model, or one federation, have in common."""
+
+    source: str = "audit"
+    defence: str | None = "none"
+    strategy: str | None = None
+    data: str | None = None
+    model: str | None = None
+    seed: int | None = None
+
+    def finding(
+        self,
+        family: str,
+        metric: str,
+        estimate: Estimate,
+        *,
+        cell: str = "",
+        adversary: str | None = None,
+        attack: str | None = None,
+        chance: float | None = None,
+        assumes: tuple[str, ...] = (),
+        note: str | None = None,
+        printed: float | None = None,
+        seconds: float | None = None,
+    ) -> Finding:
+        """The finding that this subject has `estimate`, whose own note is the reason of a missing value."""
+        missing = estimate.value is None
+        notes = [note, None if missing else estimate.note]
+        return Finding(
+            source=self.source,
+            cell=cell,
+            family=family,
+            adversary=adversary,
+            attack=attack,
+            defence=self.defence,
+            strategy=self.strategy,
+            data=self.data,
+            model=self.model,
+            metric=metric,
+            value=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
+            chance=chance,
+            n=estimate.n,
+            seed=self.seed,
+            assumes=assumes,
+            reason=estimate.note if missing else None,
+            note="; ".join(filter(None, notes)) or None,
+            printed=printed,
+            seconds=seconds,
+        )
 
 
 def from_row(row: dict[str, Any]) -> Finding:

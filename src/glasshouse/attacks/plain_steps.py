@@ -1,6 +1,6 @@
 """Whether clients' updates are sums of gradients, which all attacks that read gradients from them need."""
 
-from glasshouse.attacks.attack import CannotRun
+from glasshouse.errors import CannotRun
 from glasshouse.learning.recipe import Recipe
 
 

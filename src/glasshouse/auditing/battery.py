@@ -4,8 +4,8 @@ from typing import Any
 
 from glasshouse.access import Access, PayloadAccess, ReportAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.auditing.bench import Bench
 from glasshouse.auditing.curvature import sharpness
+from glasshouse.auditing.experiment import Experiment
 from glasshouse.auditing.setting import Setting
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.target import train_target
@@ -28,7 +28,7 @@ Curves = dict[str, list[dict[str, Any]]]
 
 
 def run_battery(
-    bench: Bench, folder: RunFolder, engine: Engine, progress: Progress
+    experiment: Experiment, folder: RunFolder, engine: Engine, progress: Progress
 ) -> tuple[list[Finding], Curves]:
     """Do what is missing in `folder`; returns all findings, and the curves and pictures for the page.
 
@@ -37,17 +37,20 @@ def run_battery(
     """
     findings: list[Finding] = []
     curves: Curves = {name: [] for name in ("training", *CURVES)}
-    specs = dict.fromkeys([*bench.setting.audit.attacks, *disclosed(bench.setting)])
+    specs = dict.fromkeys([*experiment.setting.audit.attacks, *disclosed(experiment.setting)])
     attacks = [(spec, kind) for spec in specs for kind in ATTACKS.make(spec).needs]
     evasions = [(spec, kind) for spec, kind in attacks if ATTACKS.make(spec).family == "evasion"]
-    runs = [(bench.setting.training.strategy, defence) for defence in ("none", *bench.setting.audit.defences)]
-    if bench.setting.audit.central:
+    runs = [
+        (experiment.setting.training.strategy, defence)
+        for defence in ("none", *experiment.setting.audit.defences)
+    ]
+    if experiment.setting.audit.central:
         runs.insert(0, ("central", "none"))
     runs = list(dict.fromkeys(runs))
-    shadowing = Shadowing(bench, folder.work / "shadows", engine, progress)
+    shadowing = Shadowing(experiment, folder.work / "shadows", engine, progress)
     yardstick: dict[str, Outcomes] = {}
     for strategy, defence in progress.track(runs, "audit", len(runs)):
-        trial = train_target(bench, folder, engine, progress, strategy, defence)
+        trial = train_target(experiment, folder, engine, progress, strategy, defence)
         findings += [utility(trial), *sharpness(trial)]
         curves["training"] += trial.training()
         central = strategy == "central"
@@ -70,7 +73,7 @@ def run_battery(
 def disclosed(setting: Setting) -> list[str]:
     """The attacks that the setting's strategy invites and the setting does not name."""
     strategy: Strategy = STRATEGIES.make(setting.training.strategy)
-    readable = {ReportAccess: strategy.tells, PayloadAccess: strategy.sends}
+    readable = {ReportAccess: strategy.client_reports, PayloadAccess: strategy.server_payload}
     named = {parse_spec(spec, "attack")[0] for spec in setting.audit.attacks}
     return [
         name
@@ -81,11 +84,11 @@ def disclosed(setting: Setting) -> list[str]:
 
 def utility(trial: Trial) -> Finding:
     """The global model's test accuracy; the blind guess is the test set's most frequent class."""
-    bench = trial.bench
+    experiment = trial.experiment
     hits = trial.federation.examiner.hits(trial.history.vector)
     share = proportion(int(hits.sum()), len(hits))
-    majority = bench.split.images("test").label_counts().max().item() / len(hits)
-    return bench.finding(
+    majority = experiment.split.images("test").label_counts().max().item() / len(hits)
+    return experiment.finding(
         cell=f"{trial.strategy}/{trial.defence}",
         family="utility",
         defence=trial.defence,
@@ -101,9 +104,9 @@ def uncovered(trial: Trial) -> tuple[str, ...]:
     """What differential privacy, if it is in force, does not cover, in words."""
     federation = trial.federation
     private = any(isinstance(defence, DifferentialPrivacy) for defence in federation.defences.defences)
-    if not (private and federation.strategy.tells):
+    if not (private and federation.strategy.client_reports):
         return ()
-    told = "; ".join(federation.strategy.tells)
+    told = "; ".join(federation.strategy.client_reports)
     return (f"differential privacy covers the updates and not what each client tells beside them: {told}",)
 
 

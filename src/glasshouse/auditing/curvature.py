@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from glasshouse.auditing.bench import Bench
+from glasshouse.auditing.experiment import Experiment
 from glasshouse.auditing.trial import Trial
 from glasshouse.errors import BadInput
 from glasshouse.findings import Finding, from_row
@@ -15,26 +15,26 @@ from glasshouse.measures.estimate import Estimate
 
 def sharpness(trial: Trial) -> list[Finding]:
     """The top eigenvalue of one model, read from the folder if it is there; none where none is wanted."""
-    if not trial.bench.setting.audit.curvature:
+    if not trial.experiment.setting.audit.curvature:
         return []
     row: dict[str, Any] = trial.cached("top-eigenvalue", lambda: _finding(trial).row())
     return [from_row(row)]
 
 
-def measured_on(bench: Bench) -> np.ndarray:
+def measured_on(experiment: Experiment) -> np.ndarray:
     """Positions of the training images that all models are measured on, ascending."""
-    members, most = bench.split.members, bench.setting.audit.curvature
+    members, most = experiment.split.members, experiment.setting.audit.curvature
     if len(members) <= most:
         return np.sort(members)
-    return np.sort(numpy_rng(bench.setting.seed, "curvature").choice(members, most, replace=False))
+    return np.sort(numpy_rng(experiment.setting.seed, "curvature").choice(members, most, replace=False))
 
 
 def _finding(trial: Trial) -> Finding:
-    bench, chosen = trial.bench, measured_on(trial.bench)
-    there = len(bench.split.members)
+    experiment, chosen = trial.experiment, measured_on(trial.experiment)
+    there = len(experiment.split.members)
     share = f"all {there}" if len(chosen) == there else f"{len(chosen)} of the {there}"
     estimate, effort = _measured(trial, chosen)
-    return bench.finding(
+    return experiment.finding(
         cell=f"{trial.strategy}/{trial.defence}",
         family="curvature",
         defence=trial.defence,
@@ -50,10 +50,10 @@ def _measured(trial: Trial, chosen: np.ndarray) -> tuple[Estimate, str]:
 
     A model that diverged, or that cannot be differentiated twice, leaves the rest of the audit as it is.
     """
-    bench = trial.bench
-    seed = derive(bench.setting.seed, "curvature", "start")
+    experiment = trial.experiment
+    seed = derive(experiment.setting.seed, "curvature", "start")
     try:
-        found = top_eigenvalues(trial.grantor.model, bench.split.pool[chosen], seed=seed)
+        found = top_eigenvalues(trial.grantor.model, experiment.split.pool[chosen], seed=seed)
     except (BadInput, RuntimeError, np.linalg.LinAlgError) as error:
         reason = f"not estimable: {str(error).splitlines()[0]}"
         return Estimate(None, None, None, len(chosen)), reason

@@ -9,8 +9,9 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from glasshouse.attacks.attack import AdversarialExamples, Reconstructions
 from glasshouse.auditing.truth import Truth
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.learning.evaluate import predict
 from glasshouse.measures.pictures import RECOVERED, match
 from glasshouse.store import write_bytes

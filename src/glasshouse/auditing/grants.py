@@ -25,7 +25,7 @@ from glasshouse.access import (
     ServerAccess,
     UpdateAccess,
 )
-from glasshouse.attacks.attack import CannotRun
+from glasshouse.errors import CannotRun
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History, Observed

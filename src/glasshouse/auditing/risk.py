@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from glasshouse.attacks.attack import Evidence, MembershipScores
 from glasshouse.auditing.truth import Truth
+from glasshouse.evidence.evidence import Evidence
+from glasshouse.evidence.membership import MembershipScores
 from glasshouse.measures.membership import auc
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from torch import Tensor
 
-from glasshouse.attacks.attack import AdversarialExamples, Norm
-from glasshouse.attacks.evasion.ball import Ball, rim
 from glasshouse.auditing.truth import Truth
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.learning.ball import Ball, Norm, rim
 from glasshouse.learning.evaluate import hits, predict
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.measures.estimate import proportion

@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from glasshouse.auditing.battery import run_battery
-from glasshouse.auditing.bench import prepare
+from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.setting import EXAMPLE, Setting
 from glasshouse.auditing.trial import slug
 from glasshouse.learning.engine import Engine
@@ -31,9 +31,9 @@ def audit(
     unfinished run in the folder `out` is continued.
     """
     default = EXAMPLE if dataset is None and model is None else Setting()
-    bench = prepare(setting or default, dataset, model)
-    stem = f"audit-{slug(Path(bench.setting.data.name).stem)}"
-    folder = open_run(Path(out) if out is not None else None, stem, bench.config())
+    experiment = prepare(setting or default, dataset, model)
+    stem = f"audit-{slug(Path(experiment.setting.data.name).stem)}"
+    folder = open_run(Path(out) if out is not None else None, stem, experiment.config())
     with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
-        findings, curves = run_battery(bench, folder, running, progress)
+        findings, curves = run_battery(experiment, folder, running, progress)
     return write_results(folder.path, findings, curves)

@@ -7,19 +7,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from glasshouse.attacks.attack import (
-    AdversarialExamples,
-    CannotRun,
-    LabelCounts,
-    MembershipScores,
-    Nearness,
-    Reconstructions,
-    Sources,
-)
-from glasshouse.attacks.evasion.ball import lengths
 from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.auditing.robustness import noisy_accuracy
 from glasshouse.auditing.truth import Truth
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.evidence.labels import LabelCounts
+from glasshouse.evidence.membership import MembershipScores
+from glasshouse.evidence.nearness import Nearness
+from glasshouse.evidence.reconstruction import Reconstructions
+from glasshouse.evidence.source import Sources
+from glasshouse.learning.ball import lengths
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.seeds import numpy_from
 from glasshouse.measures.epsilon import epsilon_lower_bound

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from glasshouse.attacks.attack import CannotRun
-from glasshouse.auditing.bench import Bench
+from glasshouse.auditing.experiment import Experiment
 from glasshouse.data.images import Images
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
 from glasshouse.federation.shadows import (
     Answers,
     Shadows,
@@ -32,13 +31,13 @@ FEWEST_AUXILIARY = 10
 class Shadowing:
     """Trains shadow models on the auxiliary images, or on the candidates, and keeps their answers."""
 
-    def __init__(self, bench: Bench, cache: Path, engine: Engine, progress: Progress) -> None:
-        self._bench = bench
+    def __init__(self, experiment: Experiment, cache: Path, engine: Engine, progress: Progress) -> None:
+        self._bench = experiment
         self._cache = cache
         self._engine = engine
         self._progress = progress
         self._kept: dict[tuple[str, str, int], Shadows] = {}
-        auxiliary, (candidates, _) = bench.auxiliary, bench.suspects
+        auxiliary, (candidates, _) = experiment.auxiliary, experiment.candidates
         self._auxiliary = len(auxiliary)
         self._pool = _joined(auxiliary, candidates)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from glasshouse.auditing.bench import Bench
+from glasshouse.auditing.experiment import Experiment
 from glasshouse.auditing.grants import Grantor
 from glasshouse.auditing.setting import TrainingTable
 from glasshouse.auditing.trial import Trial, slug
@@ -18,13 +18,13 @@ from glasshouse.store import RunFolder, write_tensors
 
 
 def train_target(
-    bench: Bench, folder: RunFolder, engine: Engine, progress: Progress, strategy: str, defence: str
+    experiment: Experiment, folder: RunFolder, engine: Engine, progress: Progress, strategy: str, defence: str
 ) -> Trial:
     """The federation under `defence`, trained to the end of its plan.
 
     The strategy `central` is the baseline: a single client that holds everybody's data and always takes part.
     """
-    setting = bench.setting
+    setting = experiment.setting
     training = setting.training
     central = strategy == "central"
     plan = Plan(
@@ -34,8 +34,10 @@ def train_target(
         observe=() if central else _watched(training, setting.audit.observe),
     )
     federation = Federation(
-        bench.model,
-        dataclasses.replace(bench.split, clients=(bench.split.members,)) if central else bench.split,
+        experiment.model,
+        dataclasses.replace(experiment.split, clients=(experiment.split.members,))
+        if central
+        else experiment.split,
         training.recipe(),
         engine=engine,
         strategy=STRATEGIES.make("fedavg" if central else strategy),
@@ -46,12 +48,14 @@ def train_target(
     )
     name = strategy if central else defence
     record = Record(folder.work / slug(name))
-    history = federation.run(bench.start, plan, record=record, progress=progress, label=f"training, {name}")
+    history = federation.run(
+        experiment.start, plan, record=record, progress=progress, label=f"training, {name}"
+    )
     ends = _ends(len(history.rounds), setting.audit.observe)
     seen = [record.observed(number) for number in ends if number in plan.observe]
-    grantor = Grantor(bench.model, federation, history, seen)
+    grantor = Grantor(experiment.model, federation, history, seen)
     write_tensors(folder.path / "weights" / f"{slug(name)}.safetensors", grantor.model.state_dict())
-    return Trial(bench, folder, defence, strategy, federation, history, grantor)
+    return Trial(experiment, folder, defence, strategy, federation, history, grantor)
 
 
 def _watched(training: TrainingTable, count: int) -> tuple[int, ...]:

@@ -12,16 +12,8 @@ import torch
 
 from glasshouse.access import Access, AggregateAccess, BlindServerAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import (
-    AdversarialExamples,
-    Attack,
-    CannotRun,
-    Evidence,
-    Knowledge,
-    MembershipScores,
-    Reconstructions,
-)
-from glasshouse.auditing.bench import Bench
+from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.auditing.experiment import Experiment
 from glasshouse.auditing.gallery import pictures
 from glasshouse.auditing.grants import Grantor
 from glasshouse.auditing.risk import risks
@@ -30,7 +22,11 @@ from glasshouse.auditing.scoring import Score, score
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.truth import Truth, establish
 from glasshouse.auditing.yardstick import outcomes
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.evidence.evidence import Evidence
+from glasshouse.evidence.membership import MembershipScores
+from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.federation.channels.channel import Ideal, RoundFailed
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History
@@ -72,7 +68,7 @@ class Examination:
 class Trial:
     """A federation trained under one defence, or, with the strategy `central`, the baseline."""
 
-    bench: Bench
+    experiment: Experiment
     folder: RunFolder
     defence: str
     strategy: str
@@ -114,8 +110,8 @@ class Trial:
     def examine(self, spec: str, kind: type[Access], shadowing: Shadowing) -> "Examination":
         """Let one attack run with the access `kind`; raises `CannotRun` where it does not apply."""
         attack: Attack = ATTACKS.make(spec)
-        seed = derive(self.bench.setting.seed, "attack", self.defence, spec, kind.adversary)
-        truth = establish(self.bench, attack, self.grantor.model, seed)
+        seed = derive(self.experiment.setting.seed, "attack", self.defence, spec, kind.adversary)
+        truth = establish(self.experiment, attack, self.grantor.model, seed)
         knowledge = self._knowledge(attack, truth, shadowing)
         shown = [images.x for images in (knowledge.candidates, knowledge.auxiliary) if images is not None]
         versions = [x._version for x in shown]
@@ -129,7 +125,7 @@ class Trial:
 
     def finding(self, spec: str, kind: type[Access], **entries: Any) -> Finding:
         """A finding of one attack on this federation."""
-        return self.bench.finding(
+        return self.experiment.finding(
             cell=f"{self.defence}/{spec}",
             family=family(ATTACKS.make(spec)),
             adversary=kind.adversary,
@@ -207,18 +203,18 @@ class Trial:
 
     def _knowledge(self, attack: Attack, truth: Truth, shadowing: Shadowing) -> Knowledge:
         """What `attack` is told; shadow models are trained only where it asks for them."""
-        early = self.bench.setting.training.target_accuracy is not None
+        early = self.experiment.setting.training.target_accuracy is not None
         rounds = len(self.history.rounds) if early else None
         makers: dict[str, Callable[[], Any]] = {
             "candidates": lambda: truth.candidates,
-            "auxiliary": lambda: self.bench.auxiliary,
+            "auxiliary": lambda: self.experiment.auxiliary,
             "shadows": lambda: shadowing.offline(self.defence, rounds),
             "online_shadows": lambda: shadowing.online(self.defence, rounds),
         }
-        if "candidates" in attack.told and not len(truth.candidates):
+        if "candidates" in attack.knows and not len(truth.candidates):
             raise CannotRun("there is nobody to compare members with; set data.nonmembers above 0")
         told: dict[str, Any] = {}
-        for name in attack.told:
+        for name in attack.knows:
             told[name] = makers[name]()
             if not len(told[name]):
                 raise CannotRun(f"the setting keeps no {name} images; set data.{name} above 0")

@@ -9,7 +9,7 @@ from torch import nn
 
 from glasshouse.attacks.attack import Attack
 from glasshouse.attacks.membership.batches import compose
-from glasshouse.auditing.bench import Bench
+from glasshouse.auditing.experiment import Experiment
 from glasshouse.data.images import Images
 from glasshouse.data.split import Split
 from glasshouse.learning.seeds import numpy_rng, torch_rng
@@ -43,18 +43,18 @@ class Truth:
         return self.split.pool[np.concatenate([self.split.clients[k] for k in clients])]
 
 
-def establish(bench: Bench, attack: Attack, model: nn.Module, seed: int) -> Truth:
+def establish(experiment: Experiment, attack: Attack, model: nn.Module, seed: int) -> Truth:
     """The truth about one attack on the final `model`."""
-    held = bench.split
+    held = experiment.split
     if attack.family in ABOUT_RECORDS:
-        candidates, holder = bench.suspects
-        batches, member = _questions(attack, holder, bench.setting.seed)
+        candidates, holder = experiment.candidates
+        batches, member = _questions(attack, holder, experiment.setting.seed)
     else:
         candidates, holder = held.images("test"), np.full(len(held.test), -1)
         batches, member = None, holder >= 0
     counts = np.stack([held.client(k).label_counts().numpy() for k in range(len(held.clients))])
     rng = torch_rng(seed, "blind guess")
-    return Truth(candidates, holder, member, counts, model, rng, batches, bench.by_user, held)
+    return Truth(candidates, holder, member, counts, model, rng, batches, experiment.by_user, held)
 
 
 def _questions(attack: Attack, holder: np.ndarray, seed: int) -> tuple[np.ndarray | None, np.ndarray]:

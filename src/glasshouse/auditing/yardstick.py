@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from glasshouse.attacks.attack import AdversarialExamples, Evidence
 from glasshouse.auditing.scoring import Score
 from glasshouse.auditing.truth import Truth
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.evidence.evidence import Evidence
 from glasshouse.learning.evaluate import hits, predict
 from glasshouse.measures.comparing import share_difference
 from glasshouse.measures.estimate import Estimate

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from glasshouse.attacks.evasion.ascent import ascend
 from glasshouse.defences.defence import Defence
 from glasshouse.errors import BadInput
+from glasshouse.learning.ascent import ascend
 from glasshouse.options import check_whole
 
 

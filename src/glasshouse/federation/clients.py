@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
-from glasshouse.federation.strategies.strategy import Strategy, Tensors, Visit
+from glasshouse.federation.strategies.strategy import LocalTask, Strategy, Tensors
 from glasshouse.federation.updates import Update, weighted_sum
 from glasshouse.learning.evaluate import accuracy
 from glasshouse.learning.fit import Objective, Steering, fit
@@ -22,7 +22,7 @@ NOTHING = torch.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
-class Devices:
+class Population:
     """Everything the clients hold, and a module to train in; each worker maps it into its memory once."""
 
     model: nn.Module
@@ -52,7 +52,7 @@ class Parcel:
 class Block:
     """A few clients of one round, for one worker; `sent` is their parcel."""
 
-    devices: Shared
+    population: Shared
     sent: Shared
     clients: tuple[int, ...]
     samples: int
@@ -78,10 +78,12 @@ class Trained:
 
 def train_block(block: Block) -> Trained:
     """Train the clients of `block`."""
-    devices: Devices = block.devices.get()
+    population: Population = block.population.get()
     parcel: Parcel = block.sent.get()
     received = {k: torch.from_numpy(parcel.apart.get(k, parcel.model)) for k in block.clients}
-    refused = {client: reason for client in block.clients if (reason := _refusal(devices, received[client]))}
+    refused = {
+        client: reason for client in block.clients if (reason := _refusal(population, received[client]))
+    }
     willing = tuple(client for client in block.clients if client not in refused)
     accuracies: list[float] = []
     reports: dict[int, Tensors] = {}
@@ -89,13 +91,13 @@ def train_block(block: Block) -> Trained:
 
     def updates() -> Iterator[Update]:
         for client in willing:
-            visit = _visit(devices, parcel, received[client], client, block.seed, accuracies)
+            task = _local_task(population, parcel, received[client], client, block.seed, accuracies)
             with torch.no_grad():
-                reports[client] = devices.strategy.report(visit.module.eval(), visit.images)
-            reply = devices.strategy.train(visit)
+                reports[client] = population.strategy.report(task.module.eval(), task.images)
+            reply = population.strategy.train(task)
             kept[client] = reply.kept
             row = reply.delta if reply.summed is None else torch.cat([reply.delta, reply.summed])
-            yield Update(client, len(visit.images), row)
+            yield Update(client, len(task.images), row)
 
     if not willing:
         deltas = NOTHING
@@ -106,40 +108,42 @@ def train_block(block: Block) -> Trained:
     return Trained(deltas.numpy(), willing, refused, tuple(accuracies), reports, kept)
 
 
-def _refusal(devices: Devices, received: Tensor) -> str | None:
+def _refusal(population: Population, received: Tensor) -> str | None:
     """Why a client that vets what it receives would not train this model, shape (P,)."""
-    if not devices.defences.vets:
+    if not population.defences.vets:
         return None
-    write_vector(devices.model, received)
-    return devices.defences.on_receive(devices.model, devices.pool.get().shape)
+    write_vector(population.model, received)
+    return population.defences.on_receive(population.model, population.pool.get().shape)
 
 
-def _visit(
-    devices: Devices, parcel: Parcel, sent: Tensor, client: int, seed: int, accuracies: list[float]
-) -> Visit:
+def _local_task(
+    population: Population, parcel: Parcel, sent: Tensor, client: int, seed: int, accuracies: list[float]
+) -> LocalTask:
     """The client with its data and its defences; the accuracy of what it trains joins `accuracies`."""
-    recipe = devices.strategy.local(devices.recipe)
-    pool: Images = devices.pool.get()
-    images = pool[devices.clients[client]]
+    recipe = population.strategy.local(population.recipe)
+    pool: Images = population.pool.get()
+    images = pool[population.clients[client]]
     own_seed = derive(seed, "client", client)
 
     def fitted(*, objective: Objective | None = None, steer: Steering | None = None) -> Tensor:
         trained = fit(
-            devices.model,
+            population.model,
             sent,
             images,
             recipe,
             own_seed,
             objective=objective,
             steer=steer,
-            on_batch=devices.defences.batch_transform(),
-            harden=devices.defences.hardening(),
+            on_batch=population.defences.batch_transform(),
+            harden=population.defences.hardening(),
         )
-        if len(devices.local_test):
-            accuracies.append(accuracy(devices.model, pool[devices.local_test]))
+        if len(population.local_test):
+            accuracies.append(accuracy(population.model, pool[population.local_test]))
         rng = torch_rng(seed, "client", client, "defence")
-        return devices.defences.on_update(trained - sent, devices.layout, rng)
+        return population.defences.on_update(trained - sent, population.layout, rng)
 
-    write_vector(devices.model, sent)
+    write_vector(population.model, sent)
     kept = parcel.kept.get(client, {})
-    return Visit(devices.model, devices.layout, sent, images, recipe, parcel.payload, kept, fitted, own_seed)
+    return LocalTask(
+        population.model, population.layout, sent, images, recipe, parcel.payload, kept, fitted, own_seed
+    )

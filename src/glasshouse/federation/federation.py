@@ -13,7 +13,7 @@ from glasshouse.data.split import Split
 from glasshouse.defences.defence import Stack
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels.channel import Channel, Plain, RoundFailed, sum_in_order
-from glasshouse.federation.clients import NOTHING, Block, Devices, Parcel, train_block
+from glasshouse.federation.clients import NOTHING, Block, Parcel, Population, train_block
 from glasshouse.federation.history import History, Observed, Record, Round
 from glasshouse.federation.outcome import Arrived, Outcome
 from glasshouse.federation.strategies.fedavg import FedAvg
@@ -87,8 +87,8 @@ class Federation:
         self._split = split
         self._own = split.images("auxiliary") if self.strategy.needs_images else split.pool[:0]
         self._module = module = laid_out(deepcopy(model))
-        self._devices = engine.share(
-            Devices(
+        self._population = engine.share(
+            Population(
                 model=module,
                 layout=self.layout,
                 pool=engine.share_images(split.pool),
@@ -112,8 +112,10 @@ class Federation:
         other = copy(self)
         other._module = module = laid_out(deepcopy(model))
         other.layout = Layout.of(model)
-        devices: Devices = self._devices.get()
-        other._devices = self._engine.share(dataclasses.replace(devices, model=module, layout=other.layout))
+        population: Population = self._population.get()
+        other._population = self._engine.share(
+            dataclasses.replace(population, model=module, layout=other.layout)
+        )
         other.examiner = Examiner(module, self._split.pool, self._split.test, self._engine)
         return other
 
@@ -140,7 +142,7 @@ class Federation:
         parcel = self._engine.share(Parcel(sent.numpy(), own, payload or {}, kept or {}))
         groups = blocks(clients)
         seed = derive(self._seed, "round", number)
-        jobs = [Block(self._devices, parcel, group, samples, seed, whole) for group in groups]
+        jobs = [Block(self._population, parcel, group, samples, seed, whole) for group in groups]
         arrived = Arrived()
         arriving = arrived.unpack(self._engine.map(train_block, jobs))
         deltas = torch.cat(list(arriving) or [NOTHING]) if whole else sum_in_order(arriving)

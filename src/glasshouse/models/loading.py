@@ -39,6 +39,13 @@ def load_model(spec: str, shape: Shape, classes: int) -> nn.Module:
     return model
 
 
+def seeded_model(spec: str, shape: Shape, classes: int, seed: int) -> nn.Module:
+    """The network called `spec` with first weights drawn from `seed`."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return load_model(spec, shape, classes)
+
+
 def load_weights(model: nn.Module, path: str | Path, *, sound: bool = True) -> None:
     """Put the weights in `path`, a `.safetensors`, `.pt` or `.pth` file of a state dict, into `model`.
 

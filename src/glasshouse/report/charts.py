@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from glasshouse.exhibits import Chart, Series
 from glasshouse.report.drawing import DASHED, INK, PALETTE, TALL, WIDE, Drawing, drawn, legend_below
-from glasshouse.report.run import Chart, Series
 from glasshouse.report.spelling import slug
 
 MARKS = 16  # values that fit a chart of the usual width

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
+from glasshouse.exhibits import Roc, TrainingPoint
 from glasshouse.report.drawing import (
     ACCENT,
     DASHED,
@@ -22,7 +23,6 @@ from glasshouse.report.drawing import (
 from glasshouse.report.metrics import metric_words
 from glasshouse.report.placement import Rectangle, nearest, place
 from glasshouse.report.rocs import RocPanel, area
-from glasshouse.report.run import Roc, TrainingPoint
 from glasshouse.report.spelling import slug
 from glasshouse.report.tradeoff import Point, Tradeoff
 from glasshouse.report.words import defence_words

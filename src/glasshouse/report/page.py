@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from glasshouse.exhibits import Picture
 from glasshouse.report import figures, words
 from glasshouse.report.answers import Card, cards, noticed, overall
 from glasshouse.report.caveats import assumptions_table, caveats
@@ -26,7 +27,7 @@ from glasshouse.report.panels import (
     training_panels,
 )
 from glasshouse.report.robustness import comparison, comparison_table, defences_table
-from glasshouse.report.run import Exhibit, Run, read_run
+from glasshouse.report.run import Run, read_run
 from glasshouse.report.spelling import DASH, slug
 from glasshouse.report.study import study_sentence, study_tables
 from glasshouse.report.table import findings_table, remains_table
@@ -191,7 +192,7 @@ def _gallery(run: Run) -> list[tuple[str, list[dict[str, Any]]]]:
     return list(groups.items())
 
 
-def _exhibit(folder: Path, exhibit: Exhibit) -> dict[str, Any]:
+def _exhibit(folder: Path, exhibit: Picture) -> dict[str, Any]:
     return {
         "exhibit": exhibit,
         "original": _data_uri(folder / exhibit.original),

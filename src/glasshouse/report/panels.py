@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from glasshouse.exhibits import Roc, TrainingPoint
 from glasshouse.report import figures, words
 from glasshouse.report.charts import chart_figure, undrawn
 from glasshouse.report.charts import wide as wide_chart
@@ -15,7 +16,7 @@ from glasshouse.report.risk_figures import wide as wide_risk
 from glasshouse.report.robustness import short_names
 from glasshouse.report.robustness_figures import attacks_figure, by_strength, defences_figure
 from glasshouse.report.rocs import RocPanel, of_batches, roc_panels
-from glasshouse.report.run import Roc, Run, TrainingPoint
+from glasshouse.report.run import Run
 from glasshouse.report.spelling import listed, number
 from glasshouse.report.tradeoff import Tradeoff, drawn_tradeoffs, worth
 

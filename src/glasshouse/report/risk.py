@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from glasshouse.report.run import Risk
+from glasshouse.exhibits import Risk
 from glasshouse.report.spelling import number
 from glasshouse.report.words import ADVERSARIES
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from glasshouse.exhibits import Robustness
 from glasshouse.report.measure import Measure
 from glasshouse.report.metrics import metric_words
-from glasshouse.report.run import Robustness
 from glasshouse.report.spelling import DASH, MINUS, listed, number, of_hundred
 from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
 from glasshouse.report.words import CENTRAL, CURVATURE, defence_words

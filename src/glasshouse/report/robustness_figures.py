@@ -7,9 +7,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from glasshouse.exhibits import Robustness
 from glasshouse.report.drawing import ACCENT, DASHED, INK, SERIES, TALL, Drawing, drawn, legend_below
 from glasshouse.report.robustness import short_names
-from glasshouse.report.run import Robustness
 from glasshouse.report.spelling import slug
 from glasshouse.report.words import CENTRAL, defence_words
 

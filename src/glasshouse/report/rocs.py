@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from glasshouse.report.run import Roc
+from glasshouse.exhibits import Roc
 from glasshouse.report.words import ADVERSARIES, adversary_words
 
 FEW = 3  # attacks that each have a figure of their own

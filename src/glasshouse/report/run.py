@@ -4,120 +4,15 @@ import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from glasshouse.errors import BadInput
+from glasshouse.exhibits import Chart, Exhibits, StudyTable
 from glasshouse.findings import Finding
 from glasshouse.report.spelling import slug
 from glasshouse.store import read_text
-
-
-class TrainingPoint(BaseModel):
-    """Accuracy after one round; `acc_local` is the mean over the clients' own models.
-
-    `down` and `up` are the bytes that travel to and from one client; 0 where nobody counted.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    cell: str | None = None
-    defence: str = "none"
-    strategy: str = ""
-    round: int
-    acc_global: float | None
-    acc_local: float | None = None
-    down: int = 0
-    up: int = 0
-
-
-class Roc(BaseModel):
-    """A membership attack's ROC curve, `fpr` ascending, both of the same length.
-
-    A question is about `unit` records at once; `members` and `nonmembers` count questions.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    cell: str | None = None
-    adversary: str = ""
-    attack: str
-    defence: str = "none"
-    fpr: tuple[float, ...]
-    tpr: tuple[float, ...]
-    members: int
-    nonmembers: int
-    unit: int = 1
-
-
-class Exhibit(BaseModel):
-    """A private image beside what the adversary made of it, as paths inside the run folder."""
-
-    model_config = ConfigDict(frozen=True)
-
-    cell: str | None = None
-    adversary: str = ""
-    attack: str = ""
-    defence: str = "none"
-    caption: str = ""
-    original: str
-    result: str
-    note: str = ""
-
-
-class Risk(BaseModel):
-    """A membership attack's AUC on one client's records or after one round, both counted from 0."""
-
-    model_config = ConfigDict(frozen=True)
-
-    defence: str = "none"
-    attack: str
-    adversary: str = ""
-    kind: Literal["client", "round"]
-    index: int
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    chance: float | None = 0.5
-    n: int | None = None
-
-
-class Robustness(BaseModel):
-    """The accuracy an attack leaves where it may move an image by `eps`; `chance` is what noise leaves.
-
-    `difference` is how much more the federated model keeps than the central one, on the same images.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    cell: str | None = None
-    strategy: str = ""
-    defence: str = "none"
-    attack: str
-    adversary: str = ""
-    norm: str = "linf"
-    eps: float
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    chance: float | None = None
-    n: int | None = None
-    difference: float | None = None
-    difference_low: float | None = None
-    difference_high: float | None = None
-
-
-class Curves(BaseModel):
-    """What `curves.json` holds."""
-
-    model_config = ConfigDict(frozen=True)
-
-    training: tuple[TrainingPoint, ...] = ()
-    roc: tuple[Roc, ...] = ()
-    gallery: tuple[Exhibit, ...] = ()
-    risk: tuple[Risk, ...] = ()
-    robustness: tuple[Robustness, ...] = ()
 
 
 class Claim(BaseModel):
@@ -130,55 +25,7 @@ class Claim(BaseModel):
     reason: str = ""
 
 
-class Series(BaseModel):
-    """One line or set of bars, a value for each category; `printed` when it is the paper's.
-
-    A line drawn `like` another has its colour, and is dashed.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    values: tuple[float | None, ...]
-    low: tuple[float | None, ...] = ()
-    high: tuple[float | None, ...] = ()
-    printed: bool = False
-    like: str = ""
-
-
-class Chart(BaseModel):
-    """A figure of a study; `chance` is drawn as a dashed line.
-
-    "curves" are lines through many points: no marks, and bands for intervals.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    title: str
-    kind: Literal["lines", "curves", "bars"] = "lines"
-    x: str = ""
-    y: str = ""
-    categories: tuple[str, ...]
-    chance: float | None = None
-    log_y: bool = False
-    series: tuple[Series, ...]
-    note: str = ""
-
-
-class Layout(BaseModel):
-    """A table as a study lays it out itself, usually as its paper does."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | int | float | None, ...], ...]
-    note: str = ""
-
-
-class Study(BaseModel):
+class StudyPage(BaseModel):
     """What `study.json` holds."""
 
     model_config = ConfigDict(frozen=True)
@@ -187,7 +34,7 @@ class Study(BaseModel):
     summary: str = ""
     verdicts: tuple[Claim, ...] = ()
     charts: tuple[Chart, ...] = ()
-    tables: tuple[Layout, ...] = ()
+    tables: tuple[StudyTable, ...] = ()
 
 
 class Run(BaseModel):
@@ -197,8 +44,8 @@ class Run(BaseModel):
 
     folder: Path
     rows: tuple[Finding, ...]
-    curves: Curves = Curves()
-    study: Study | None = None
+    curves: Exhibits = Exhibits()
+    study: StudyPage | None = None
     config: str | None = None
     environment: dict[str, Any] | None = None
 
@@ -221,13 +68,13 @@ def read_run(folder: Path) -> Run:
     run = Run(
         folder=folder,
         rows=rows,
-        curves=_parsed(curves, TypeAdapter(Curves)) if curves.is_file() else Curves(),
-        study=_parsed(study, TypeAdapter(Study)) if study.is_file() else None,
+        curves=_parsed(curves, TypeAdapter(Exhibits)) if curves.is_file() else Exhibits(),
+        study=_parsed(study, TypeAdapter(StudyPage)) if study.is_file() else None,
         config=read_text(config),
         environment=(_parsed(environment, TypeAdapter(dict[str, Any])) if environment.is_file() else None),
     )
-    for exhibit in run.curves.gallery:
-        for path in (exhibit.original, exhibit.result):
+    for picture in run.curves.gallery:
+        for path in (picture.original, picture.result):
             if not (folder / path).resolve().is_relative_to(folder.resolve()):
                 raise BadInput(f"{curves}: image {path!r} lies outside the run folder; copy it inside")
     for roc in run.curves.roc:
@@ -241,7 +88,7 @@ def read_run(folder: Path) -> Run:
     return run
 
 
-def _check_study(path: Path, study: Study) -> None:
+def _check_study(path: Path, study: StudyPage) -> None:
     for what, named in (("chart", study.charts), ("table", study.tables)):
         names = [slug(one.name) for one in named]
         for name in names:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from glasshouse.exhibits import StudyTable
 from glasshouse.report.measure import Measure
 from glasshouse.report.metrics import metric_words
-from glasshouse.report.run import Layout, Run
+from glasshouse.report.run import Run
 from glasshouse.report.spelling import interval, slug
 from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
 from glasshouse.report.words import defence_words
@@ -99,7 +100,7 @@ def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
     return Table(slug("printed", source), caption, columns, tuple(rows), filterable=True, folded=folded)
 
 
-def _laid_out(layout: Layout) -> Table:
+def _laid_out(layout: StudyTable) -> Table:
     numeric = [all(not isinstance(row[i], str) for row in layout.rows) for i in range(len(layout.columns))]
     columns = tuple(Column(label, (label,), is_number) for label, is_number in zip(layout.columns, numeric))
     rows = tuple(tuple(_given_cell(value) for value in row) for row in layout.rows)

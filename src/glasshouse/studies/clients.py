@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from glasshouse.auditing.battery import run_battery
-from glasshouse.auditing.bench import prepare
+from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.setting import AttackTable, DataTable, ModelTable, Setting, TrainingTable
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import mean
@@ -56,8 +56,10 @@ class ClientsStudy(Study):
 
 def _audit(setting: Setting, clients: int, place: Workplace) -> list[Finding]:
     data = setting.data.model_copy(update={"clients": clients})
-    bench = prepare(setting.model_copy(update={"data": data, "seed": place.seed}))
-    findings, _ = run_battery(bench, RunFolder(place.folder, bench.config()), place.engine, place.progress)
+    experiment = prepare(setting.model_copy(update={"data": data, "seed": place.seed}))
+    findings, _ = run_battery(
+        experiment, RunFolder(place.folder, experiment.config()), place.engine, place.progress
+    )
     return findings
 
 

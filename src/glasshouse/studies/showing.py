@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from glasshouse.report.run import Series
+from glasshouse.exhibits import Series
 from glasshouse.report.spelling import DASH
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from glasshouse.exhibits import Chart, Picture, StudyTable
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
-from glasshouse.report.run import Chart, Exhibit, Layout
 
 SCALES = ("smoke", "laptop", "paper")
 
@@ -50,9 +50,9 @@ class Verdict:
 class Presentation:
     """What the page of a study shows beside its long table; pictures lie in the run's folder."""
 
-    tables: tuple[Layout, ...] = ()
+    tables: tuple[StudyTable, ...] = ()
     charts: tuple[Chart, ...] = ()
-    gallery: tuple[Exhibit, ...] = ()
+    gallery: tuple[Picture, ...] = ()
 
 
 class Study(ABC):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.access import Protocol
-from glasshouse.attacks.attack import CannotRun
+from glasshouse.errors import CannotRun
 from glasshouse.models.split import SplitNetwork
 
 Call = tuple[str, nn.Module, Tensor, Tensor]

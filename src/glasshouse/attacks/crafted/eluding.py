@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import BlindServerAccess, Protocol
-from glasshouse.attacks.attack import Attack, Knowledge, Reconstructions
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.gates import Gate, find_gate, shut
 from glasshouse.attacks.crafted.saturated_head import decode_growth
 from glasshouse.attacks.inversion.cosine import affordable_steps, invert
@@ -27,6 +27,7 @@ from glasshouse.attacks.inversion.updates import AVERAGED, mean_decay, mean_grad
 from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.attacks.labels.head import Head, find_head, whole_counts
 from glasshouse.errors import BadInput
+from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.federation.updates import Delivery
 from glasshouse.options import check_whole
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import BlindServerAccess
-from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.gates import Gate, find_gate
 from glasshouse.attacks.crafted.threshold_search import ThresholdSearch
 from glasshouse.attacks.inversion.cosine import affordable_steps, invert
@@ -30,7 +30,8 @@ from glasshouse.attacks.inversion.updates import AVERAGED, COUPLED, BatchNorm, f
 from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.data.images import Images
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
+from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
 from glasshouse.options import check_whole
@@ -61,7 +62,7 @@ class Fishing(Attack):
     tv: float = 0.2
     family = "reconstruction"
     needs = (BlindServerAccess,)
-    told = ("auxiliary",)
+    knows = ("auxiliary",)
 
     def __post_init__(self) -> None:
         if self.label is not None:

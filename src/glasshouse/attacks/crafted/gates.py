@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glasshouse.access import Protocol
-from glasshouse.attacks.attack import CannotRun
 from glasshouse.attacks.inversion.updates import BatchNorm
 from glasshouse.attacks.labels.head import Head
+from glasshouse.errors import CannotRun
 from glasshouse.learning.layout import write_vector
 
 SHUT = -1e4

@@ -19,12 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glasshouse.access import ServerAccess
-from glasshouse.attacks.attack import CannotRun
 from glasshouse.attacks.crafted.leakage import Law, bin_sums, check_law, quotients, thresholds
 from glasshouse.attacks.crafted.sorting import signs
 from glasshouse.attacks.inversion.updates import mean_decay
 from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.data.images import Images
+from glasshouse.errors import CannotRun
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
 from glasshouse.options import check_whole

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.access import BlindServerAccess, ServerAccess
-from glasshouse.attacks.attack import Attack, Knowledge, Reconstructions
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.imprint import (
     check_bins,
     craft,
@@ -33,6 +33,7 @@ from glasshouse.attacks.crafted.imprint import (
 )
 from glasshouse.attacks.crafted.leakage import Law
 from glasshouse.attacks.plain_steps import check_plain_steps
+from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.options import check_whole
 
 
@@ -45,7 +46,7 @@ class Loki(Attack):
     law: Law = "empirical"
     family = "reconstruction"
     needs = (BlindServerAccess,)
-    told = ("auxiliary",)
+    knows = ("auxiliary",)
     changes_network = True
 
     def __post_init__(self) -> None:

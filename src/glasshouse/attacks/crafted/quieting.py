@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Sequence
 from copy import deepcopy
 
-from glasshouse.attacks.attack import CannotRun
 from glasshouse.attacks.crafted.reading import Crafted
 from glasshouse.attacks.crafted.sorting import write_page
 from glasshouse.data.images import Images
+from glasshouse.errors import CannotRun
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.fit import fit
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import BlindServerAccess
-from glasshouse.attacks.attack import Attack, Knowledge, Reconstructions
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.imprint import (
     check_bins,
     craft,
@@ -29,6 +29,7 @@ from glasshouse.attacks.crafted.imprint import (
 )
 from glasshouse.attacks.crafted.leakage import Law
 from glasshouse.attacks.plain_steps import check_plain_steps
+from glasshouse.evidence.reconstruction import Reconstructions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ class RobbingTheFed(Attack):
     law: Law = "empirical"
     family = "reconstruction"
     needs = (BlindServerAccess,)
-    told = ("auxiliary",)
+    knows = ("auxiliary",)
     changes_network = True
 
     def __post_init__(self) -> None:

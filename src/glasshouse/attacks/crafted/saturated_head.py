@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ServerAccess
-from glasshouse.attacks.attack import Attack, CountedLabels, Knowledge, LabelCounts
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.labels.head import Head, find_head, whole_counts
 from glasshouse.errors import BadInput
+from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.recipe import Recipe
 

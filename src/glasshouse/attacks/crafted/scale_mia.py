@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.access import BlindServerAccess
-from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.crafting import craft
 from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.leakage import Law, check_law
@@ -26,7 +26,8 @@ from glasshouse.attacks.crafted.sorting import make_sorter
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, kept_surrogate, shrink
 from glasshouse.attacks.plain_steps import check_plain_steps
 from glasshouse.data.images import Images
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
+from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.federation.updates import Delivery
 from glasshouse.options import check_whole
@@ -54,7 +55,7 @@ class ScaleMIA(Attack):
     norm: float | None = None
     family = "reconstruction"
     needs = (BlindServerAccess,)
-    told = ("auxiliary",)
+    knows = ("auxiliary",)
 
     def __post_init__(self) -> None:
         for key, least, most in (

@@ -6,9 +6,11 @@ import numpy as np
 import torch
 
 from glasshouse.access import PayloadAccess
-from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores, Nearness
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.disclosure.samples import Samples, received
 from glasshouse.attacks.membership.signals import given
+from glasshouse.evidence.membership import MembershipScores
+from glasshouse.evidence.nearness import Nearness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +24,7 @@ class MimicDistance(Attack):
 
     family = "membership"
     needs = (PayloadAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def run(self, access: PayloadAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         x = given(knowledge.candidates).x
@@ -41,7 +43,7 @@ class MimicNeighbours(Attack):
 
     family = "disclosure"
     needs = (PayloadAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def run(self, access: PayloadAccess, knowledge: Knowledge, rng: torch.Generator) -> Nearness:
         last = received(access, rng)[-1]

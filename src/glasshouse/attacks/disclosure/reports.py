@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ReportAccess
-from glasshouse.attacks.attack import Attack, CannotRun, CountedLabels, Knowledge, LabelCounts
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.disclosure.devices import Simulated, simulate, spelled, tell
 from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.attacks.membership.signals import given
 from glasshouse.data.images import Images
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.learning.seeds import numpy_from
 from glasshouse.options import check_whole
 
@@ -41,7 +43,7 @@ class ReportedLabels(Attack):
     devices: int = 4
     family = "labels"
     needs = (ReportAccess,)
-    told = ("auxiliary",)
+    knows = ("auxiliary",)
 
     def __post_init__(self) -> None:
         check_whole("reported-labels", "devices", self.devices, 2)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import PayloadAccess, SeenPayload
-from glasshouse.attacks.attack import CannotRun
+from glasshouse.errors import CannotRun
 from glasshouse.federation.strategies.generator import Generator
 from glasshouse.federation.strategies.recalling import Recalling
 from glasshouse.learning.cpu import channels_last

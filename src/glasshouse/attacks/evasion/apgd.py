@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ModelAccess
-from glasshouse.attacks.attack import AdversarialExamples, Attack, Knowledge, Norm
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.evasion.attempt import attempt, in_turn, starts
-from glasshouse.attacks.evasion.ball import Ball
 from glasshouse.attacks.evasion.frozen import Frozen, Loss, fooled
 from glasshouse.attacks.evasion.limits import Assault, Limit, check_limits
 from glasshouse.attacks.evasion.losses import cross_entropy, dlr
 from glasshouse.data.images import Images
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.learning.ball import Ball, Norm
 from glasshouse.options import check_whole
 
 MOMENTUM = 0.75
@@ -33,7 +34,7 @@ class APGDCE(Attack):
     restarts: int = 1
     family = "evasion"
     needs = (ModelAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def __post_init__(self) -> None:
         _check("apgd-ce", self.eps, self.norm, self.steps, self.restarts)
@@ -56,7 +57,7 @@ class APGDDLR(Attack):
     restarts: int = 1
     family = "evasion"
     needs = (ModelAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def __post_init__(self) -> None:
         _check("apgd-dlr", self.eps, self.norm, self.steps, self.restarts)

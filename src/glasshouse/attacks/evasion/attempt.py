@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ModelAccess
-from glasshouse.attacks.attack import AdversarialExamples, Knowledge, Norm
-from glasshouse.attacks.evasion.ball import Ball, inside
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.evasion.frozen import Frozen, fooled
 from glasshouse.attacks.evasion.limits import Assault, Limit, at_each, limits
 from glasshouse.attacks.evasion.losses import cross_entropy
 from glasshouse.attacks.evasion.masking import at_first_sight, stalled
 from glasshouse.data.images import Images
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.learning.ball import Ball, Norm, inside
 from glasshouse.learning.seeds import torch_rng
 
 

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ModelAccess
-from glasshouse.attacks.attack import AdversarialExamples, Attack, Knowledge
-from glasshouse.attacks.evasion.ball import Ball
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.evasion.frozen import Frozen, fooled
 from glasshouse.attacks.evasion.limits import Assault, Limit, at_each, check_limits, limits
 from glasshouse.attacks.evasion.losses import cross_entropy
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.learning.ball import Ball
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class FGSM(Attack):
     eps: Limit = None
     family = "evasion"
     needs = (ModelAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def __post_init__(self) -> None:
         check_limits("fgsm", self.eps)

@@ -7,10 +7,9 @@ from typing import Protocol, get_args
 import torch
 from torch import Tensor
 
-from glasshouse.attacks.attack import Norm
-from glasshouse.attacks.evasion.ball import Ball
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
+from glasshouse.learning.ball import Ball, Norm
 
 Limit = float | tuple[float, ...] | None
 """One limit, several in any order, or null for the batch-robustness paper's."""

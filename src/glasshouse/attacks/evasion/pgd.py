@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ModelAccess
-from glasshouse.attacks.attack import AdversarialExamples, Attack, Knowledge, Norm
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.evasion.attempt import attempt, in_turn, starts
-from glasshouse.attacks.evasion.ball import Ball
 from glasshouse.attacks.evasion.frozen import Frozen, Loss, fooled
 from glasshouse.attacks.evasion.limits import Assault, Limit, check_limits, is_grey
 from glasshouse.attacks.evasion.losses import attraction, cross_entropy
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.learning.ball import Ball, Norm
 from glasshouse.options import check_whole
 
 STEPS = {"grey": 40, "colour": 20}
@@ -42,7 +43,7 @@ class PGD(Attack):
     targets: int = 3
     family = "evasion"
     needs = (ModelAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def __post_init__(self) -> None:
         check_limits("pgd", self.eps, self.norm)
@@ -91,7 +92,7 @@ class IFGSM(Attack):
     step: float | None = None
     family = "evasion"
     needs = (ModelAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def __post_init__(self) -> None:
         check_limits("i-fgsm", self.eps)

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ModelAccess
-from glasshouse.attacks.attack import AdversarialExamples, Attack, Knowledge, Norm
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.evasion.attempt import attempt, in_turn
-from glasshouse.attacks.evasion.ball import Ball
 from glasshouse.attacks.evasion.frozen import Frozen, fooled, margin
 from glasshouse.attacks.evasion.limits import Assault, Limit, check_limits
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.learning.ball import Ball, Norm
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.options import check_whole
 
@@ -33,7 +34,7 @@ class Square(Attack):
     restarts: int = 1
     family = "evasion"
     needs = (ModelAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def __post_init__(self) -> None:
         check_limits("square", self.eps, self.norm)

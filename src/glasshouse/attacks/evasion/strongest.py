@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ModelAccess
-from glasshouse.attacks.attack import AdversarialExamples, Attack, Knowledge, Norm
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.evasion.apgd import APGDCE, APGDDLR
 from glasshouse.attacks.evasion.attempt import draw_seed, in_turn
-from glasshouse.attacks.evasion.ball import Ball, rim
 from glasshouse.attacks.evasion.fgsm import along
 from glasshouse.attacks.evasion.frozen import Frozen, fooled
 from glasshouse.attacks.evasion.limits import Assault, Limit, check_limits, limits
@@ -20,6 +19,8 @@ from glasshouse.attacks.evasion.masking import Duel, at_first_sight, compared, s
 from glasshouse.attacks.evasion.pgd import PGD, check_steps
 from glasshouse.attacks.evasion.square import Square
 from glasshouse.data.images import Images
+from glasshouse.evidence.evasion import AdversarialExamples
+from glasshouse.learning.ball import Ball, Norm, rim
 from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.options import check_whole
 
@@ -47,7 +48,7 @@ class Strongest(Attack):
     queries: int = 1000
     family = "evasion"
     needs = (ModelAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def __post_init__(self) -> None:
         check_limits("strongest", self.eps, self.norm)

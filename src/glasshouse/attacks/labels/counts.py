@@ -14,8 +14,9 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from glasshouse.access import AggregateAccess, UpdateAccess
-from glasshouse.attacks.attack import Attack, CountedLabels, Knowledge, LabelCounts
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.labels.head import Head, find_head, softmax, whole_counts
+from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
 

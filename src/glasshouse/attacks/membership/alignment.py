@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
 from glasshouse.access import AggregateAccess, Protocol, SeenSum, SeenUpdates, UpdateAccess
-from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, MembershipScores
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.labels.head import Head, last_linear
 from glasshouse.attacks.membership.readings import (
     Reading,
@@ -29,7 +29,8 @@ from glasshouse.attacks.membership.readings import (
     seen_rounds,
     single_updates,
 )
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
+from glasshouse.evidence.membership import MembershipScores
 from glasshouse.learning.evaluate import CHUNK
 
 TINY = 1e-12
@@ -53,7 +54,7 @@ class GradientAlignment(Attack):
     quantile: float = 0.5
     family = "membership"
     needs = (UpdateAccess, AggregateAccess)
-    told = ("candidates", "auxiliary")
+    knows = ("candidates", "auxiliary")
 
     def __post_init__(self) -> None:
         if self.layers not in ("all", "head"):

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.batches import check_batches, compose
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
 from glasshouse.attacks.membership.signals import asked, given, losses
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
+from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import Answers
 from glasshouse.learning.seeds import numpy_from
 
@@ -41,7 +42,7 @@ class MIABad(Attack):
     fraction: float = 1.0
     family = "membership"
     needs = (QueryAccess,)
-    told = ("candidates", "shadows")
+    knows = ("candidates", "shadows")
 
     def __post_init__(self) -> None:
         allowed = {

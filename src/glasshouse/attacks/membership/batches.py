@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from glasshouse.attacks.attack import CannotRun
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
 
 
 def compose(

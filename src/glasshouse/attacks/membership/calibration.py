@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.metrics import roc_curve
 
-from glasshouse.attacks.attack import CannotRun
+from glasshouse.errors import CannotRun
 from glasshouse.federation.shadows import Answers
 
 FEWEST = 4

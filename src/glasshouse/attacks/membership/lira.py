@@ -13,10 +13,12 @@ import torch
 from scipy import stats
 
 from glasshouse.access import AggregateAccess, QueryAccess, UpdateAccess
-from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, MembershipScores
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.calibration import masked_mean, others, threshold_from_shadows
 from glasshouse.attacks.membership.latest import as_outsider
 from glasshouse.attacks.membership.signals import asked, given, log_odds
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.membership import MembershipScores
 
 ENOUGH = 64
 """From this many shadows on a record has a variance of its own, as the authors advise."""
@@ -36,7 +38,7 @@ class LiRA(Attack):
     fixed_variance: bool | None = None
     family = "membership"
     needs = (QueryAccess, UpdateAccess, AggregateAccess)
-    told = ("candidates", "shadows")
+    knows = ("candidates", "shadows")
 
     def run(
         self, access: QueryAccess | UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
@@ -67,7 +69,7 @@ class OnlineLiRA(Attack):
     fixed_variance: bool | None = None
     family = "membership"
     needs = (QueryAccess,)
-    told = ("candidates", "online_shadows")
+    knows = ("candidates", "online_shadows")
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, shadows = given(knowledge.candidates), given(knowledge.online_shadows)

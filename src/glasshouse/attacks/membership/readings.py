@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import AggregateAccess, SeenSum, SeenUpdates, UpdateAccess
-from glasshouse.attacks.attack import CannotRun, Knowledge, MembershipScores
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.membership.signals import given
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
+from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.updates import Update, weighted_sum
 
 CLAIM_WEIGHT = 0.5

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.calibration import masked_mean, others, threshold_from_shadows
 from glasshouse.attacks.membership.signals import asked, given, losses
 from glasshouse.errors import BadInput
+from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import Answers, Shadows
 
 LEAST = 1e-30
@@ -32,7 +33,7 @@ class RMIA(Attack):
     a: float = 0.3
     family = "membership"
     needs = (QueryAccess,)
-    told = ("candidates", "auxiliary", "shadows")
+    knows = ("candidates", "auxiliary", "shadows")
 
     def __post_init__(self) -> None:
         if not self.gamma >= 1:
@@ -70,7 +71,7 @@ class RMIA(Attack):
 class OnlineRMIA(RMIA):
     """As `rmia`, with shadow models of which half were trained on each record in question."""
 
-    told = ("candidates", "auxiliary", "online_shadows")
+    knows = ("candidates", "auxiliary", "online_shadows")
 
     def expected(self, probabilities: np.ndarray, inside: np.ndarray) -> np.ndarray:
         both = (masked_mean(probabilities, inside) + masked_mean(probabilities, ~inside)) / 2

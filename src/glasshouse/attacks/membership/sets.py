@@ -12,11 +12,13 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, MembershipScores
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.batches import check_batches, compose
 from glasshouse.attacks.membership.calibration import FEWEST, best_threshold, others
 from glasshouse.attacks.membership.lira import offline_scores
 from glasshouse.attacks.membership.signals import asked, given, log_odds, losses
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import Answers
 from glasshouse.learning.seeds import numpy_from
 
@@ -33,7 +35,7 @@ class SetAttack(Attack):
     fraction: float = 1.0
     family = "membership"
     needs = (QueryAccess,)
-    told = ("candidates", "shadows")
+    knows = ("candidates", "shadows")
 
     def __post_init__(self) -> None:
         check_batches("a set attack's", self.batch_size, self.fraction)

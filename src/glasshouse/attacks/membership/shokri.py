@@ -6,10 +6,11 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, MembershipScores
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
 from glasshouse.attacks.membership.signals import asked, given
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, CannotRun
+from glasshouse.evidence.membership import MembershipScores
 from glasshouse.learning.seeds import numpy_from
 
 FEWEST = 10
@@ -25,7 +26,7 @@ class Shokri(Attack):
     classifier: Kind = "network"
     family = "membership"
     needs = (QueryAccess,)
-    told = ("candidates", "shadows")
+    knows = ("candidates", "shadows")
 
     def __post_init__(self) -> None:
         if self.classifier not in ("network", "logistic"):

@@ -6,8 +6,8 @@ import numpy as np
 from torch import Tensor
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import CannotRun
 from glasshouse.data.images import Images
+from glasshouse.errors import CannotRun
 from glasshouse.federation.shadows import log_odds
 
 __all__ = ["asked", "given", "log_odds", "losses"]

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge, MembershipScores
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.signals import asked, given, losses
 from glasshouse.errors import BadInput
+from glasshouse.evidence.membership import MembershipScores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +18,7 @@ class Gap(Attack):
 
     family = "membership"
     needs = (QueryAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates = given(knowledge.candidates)
@@ -36,7 +37,7 @@ class LossThreshold(Attack):
     quantile: float = 0.5
     family = "membership"
     needs = (QueryAccess,)
-    told = ("candidates", "auxiliary")
+    knows = ("candidates", "auxiliary")
 
     def __post_init__(self) -> None:
         if not 0 < self.quantile < 1:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import AggregateAccess, Protocol, SeenSum, SeenUpdates, UpdateAccess
-from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, MembershipScores, Sources
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.readings import (
     Reading,
     Records,
@@ -27,6 +27,9 @@ from glasshouse.attacks.membership.readings import (
     single_updates,
 )
 from glasshouse.attacks.membership.signals import given, log_odds, losses
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.membership import MembershipScores
+from glasshouse.evidence.source import Sources
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.layout import write_vector
@@ -55,7 +58,7 @@ class LossTrajectory(Attack):
     memory: float = 0.5
     family = "membership"
     needs = (UpdateAccess, AggregateAccess)
-    told = ("candidates", "auxiliary")
+    knows = ("candidates", "auxiliary")
 
     def __post_init__(self) -> None:
         check_share("loss-trajectory", "quantile", self.quantile)
@@ -86,7 +89,7 @@ class SourceInference(Attack):
     calibrated: bool = True
     family = "source"
     needs = (UpdateAccess,)
-    told = ("candidates",)
+    knows = ("candidates",)
 
     def run(self, access: UpdateAccess, knowledge: Knowledge, rng: torch.Generator) -> Sources:
         candidates = given(knowledge.candidates)

@@ -34,7 +34,7 @@ class AFL(FedAvg):
     alpha2: float = 0.01
     alpha3: float = 0.1
 
-    tells = ("its summed loss under the model sent, over the root of its sample count",)
+    client_reports = ("its summed loss under the model sent, over the root of its sample count",)
 
     def __post_init__(self) -> None:
         check_number("afl", "alpha1", self.alpha1, 0, 1)

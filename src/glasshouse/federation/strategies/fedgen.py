@@ -21,8 +21,8 @@ class FedGEN(Recalling):
     """
 
     needs_updates = True
-    tells = ("how many images of each class it has",)
-    sends = ("a generator of features for each class, made from the clients' last layers",)
+    client_reports = ("how many images of each class it has",)
+    server_payload = ("a generator of features for each class, made from the clients' last layers",)
 
     def begin(self, server: Server) -> Tensors:
         nobody = torch.zeros(len(server.sizes), server.classes, dtype=torch.int64)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.strategy import Reply, Visit
+from glasshouse.federation.strategies.strategy import LocalTask, Reply
 from glasshouse.learning.fit import Steering
 from glasshouse.options import check_number
 
@@ -24,8 +24,8 @@ class FedProx(FedAvg):
     def __post_init__(self) -> None:
         check_number("fedprox", "mu", self.mu, 0)
 
-    def train(self, visit: Visit) -> Reply:
-        return Reply(visit.fit(steer=pull_back(visit.module, self.mu) if self.mu else None))
+    def train(self, task: LocalTask) -> Reply:
+        return Reply(task.fit(steer=pull_back(task.module, self.mu) if self.mu else None))
 
 
 def pull_back(module: nn.Module, mu: float) -> Steering:

@@ -24,7 +24,7 @@ class FedRecall(Recalling):
     classes alike: no client tells anything, and the server needs no more than the sum of the updates.
     """
 
-    sends = ("a generator of features for each class, made from the global model's last layer",)
+    server_payload = ("a generator of features for each class, made from the global model's last layer",)
 
     def teachers(self, server: Server, delivery: Delivery, last: nn.Linear) -> Teachers:
         average = server.vector + delivery.mean

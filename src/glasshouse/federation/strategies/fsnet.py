@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glasshouse.data.images import Images
 from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
+from glasshouse.federation.strategies.strategy import LocalTask, Reply, Server, Tensors
 from glasshouse.federation.strategies.synthesis import (
     HiddenModel,
     mixture,
@@ -63,8 +63,8 @@ class FedFSNet(FedAvg):
     form: Form = "samples"
     target: Target = "uniform"
 
-    tells = ("the mean and the variance of its pixels",)
-    sends = ("samples made up by inverting the global model",)
+    client_reports = ("the mean and the variance of its pixels",)
+    server_payload = ("samples made up by inverting the global model",)
 
     def __post_init__(self) -> None:
         for option in ("samples", "hidden", "steps", "batch_size", "every"):
@@ -95,8 +95,8 @@ class FedFSNet(FedAvg):
         }
         return made | {"beta": torch.tensor(beta)} if made and beta else {}
 
-    def train(self, visit: Visit) -> Reply:
-        return Reply(visit.fit(objective=self._rectifying(visit) if visit.payload else None))
+    def train(self, task: LocalTask) -> Reply:
+        return Reply(task.fit(objective=self._rectifying(task) if task.payload else None))
 
     def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
         """Lines 7 to 9 of Algorithm 1; the mimic samples go out with the next round's model."""
@@ -137,16 +137,16 @@ class FedFSNet(FedAvg):
                 shares = torch.empty(len(sizes), dtype=torch.float64).exponential_(generator=rng)
             yield channels_last(mixture(own, shares, self.batch_size, server.shape, rng))
 
-    def _rectifying(self, visit: Visit) -> Objective:
+    def _rectifying(self, task: LocalTask) -> Objective:
         """The second term of Equations 10 and 11."""
-        payload = visit.payload
+        payload = task.payload
         beta, classes = payload["beta"], payload["classes"]
-        answer: nn.Module = visit.module
+        answer: nn.Module = task.module
         if "features" in payload:
-            answer, given = output_layer(visit.module, visit.images.shape), payload["features"]
+            answer, given = output_layer(task.module, task.images.shape), payload["features"]
         else:
             given = channels_last(payload["mimic"])
-        target = self._target(visit, answer, given, classes)
+        target = self._target(task, answer, given, classes)
 
         def rectify(model: nn.Module, logits: Tensor, y: Tensor) -> Tensor:
             with unrecorded(answer):
@@ -155,9 +155,9 @@ class FedFSNet(FedAvg):
         return rectify
 
     @torch.no_grad()
-    def _target(self, visit: Visit, answer: nn.Module, given: Tensor, classes: Tensor) -> Tensor:
+    def _target(self, task: LocalTask, answer: nn.Module, given: Tensor, classes: Tensor) -> Tensor:
         """What clients shall answer to the mimic samples, as probabilities, shape (samples, classes)."""
-        number = visit.images.classes
+        number = task.images.classes
         if self.target == "global":
             answers: Tensor = answer.eval()(given)
             return answers.softmax(1)

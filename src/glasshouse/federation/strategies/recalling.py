@@ -17,7 +17,7 @@ from glasshouse.federation.strategies.generator import (
     train_generator,
     write_moments,
 )
-from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
+from glasshouse.federation.strategies.strategy import LocalTask, Reply, Server, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.fit import Objective
 from glasshouse.learning.layout import read_vector, write_vector
@@ -81,8 +81,8 @@ class Recalling(FedAvg):
         weight = self.weight * self.decay**server.number
         return {"generator": server.memory["generator"], "weight": torch.tensor(weight)}
 
-    def train(self, visit: Visit) -> Reply:
-        return Reply(visit.fit(objective=self._recalling(visit) if visit.payload else None))
+    def train(self, task: LocalTask) -> Reply:
+        return Reply(task.fit(objective=self._recalling(task) if task.payload else None))
 
     def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
         vector, memory = super().combine(server, delivery)
@@ -114,14 +114,14 @@ class Recalling(FedAvg):
     def _generator(self, last: nn.Linear, classes: int) -> Generator:
         return Generator(self.noise, classes, self.hidden, last.in_features)
 
-    def _recalling(self, visit: Visit) -> Objective:
+    def _recalling(self, task: LocalTask) -> Objective:
         """What a client learns from the generator, which stays as it is and in eval mode."""
-        last = output_layer(visit.module, visit.images.shape)
-        classes = visit.images.classes
+        last = output_layer(task.module, task.images.shape)
+        classes = task.images.classes
         generator = self._generator(last, classes).eval()
-        write_vector(generator, visit.payload["generator"])
-        weight = visit.payload["weight"]
-        rng = torch_rng(visit.seed, "generator")
+        write_vector(generator, task.payload["generator"])
+        weight = task.payload["weight"]
+        rng = torch_rng(task.seed, "generator")
 
         def recall(model: nn.Module, logits: Tensor, y: Tensor) -> Tensor:
             drawn = torch.randint(classes, (self.batch_size,), generator=rng)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from glasshouse.errors import BadInput
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.stepping import stepped
-from glasshouse.federation.strategies.strategy import Reply, Server, Tensors, Visit
+from glasshouse.federation.strategies.strategy import LocalTask, Reply, Server, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.fit import Steering
 from glasshouse.learning.recipe import Recipe
@@ -29,7 +29,9 @@ class SCAFFOLD(FedAvg):
     server_lr: float = 1.0
 
     sums_more = True
-    sends = ("the control variate: the mean gradient of all clients, each from when it was last asked",)
+    server_payload = (
+        "the control variate: the mean gradient of all clients, each from when it was last asked",
+    )
 
     def __post_init__(self) -> None:
         check_number("scaffold", "server_lr", self.server_lr, 0, open_low=True)
@@ -49,12 +51,12 @@ class SCAFFOLD(FedAvg):
     def brief(self, server: Server) -> Tensors:
         return server.memory
 
-    def train(self, visit: Visit) -> Reply:
-        trainable = visit.layout.trainable
+    def train(self, task: LocalTask) -> Reply:
+        trainable = task.layout.trainable
         nothing = torch.zeros(trainable)
-        everybodys, own = (held.get("variate", nothing) for held in (visit.payload, visit.kept))
-        delta = visit.fit(steer=push(visit.module, everybodys - own))
-        variate = own - everybodys - delta[:trainable] / rates(visit.recipe, len(visit.images))
+        everybodys, own = (held.get("variate", nothing) for held in (task.payload, task.kept))
+        delta = task.fit(steer=push(task.module, everybodys - own))
+        variate = own - everybodys - delta[:trainable] / rates(task.recipe, len(task.images))
         return Reply(delta, summed=variate - own, kept={"variate": variate})
 
     def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:

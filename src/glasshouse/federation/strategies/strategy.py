@@ -60,7 +60,7 @@ class Fitting(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Visit:
+class LocalTask:
     """A client in a round: what it received, what it holds, and `fit` to train with.
 
     `module` holds the weights of `sent` until `fit` trains it. `kept` is what the client remembers of its
@@ -97,16 +97,16 @@ class Strategy(ABC):
     `report` and `train` run on the client, the rest on the server; what the server must remember from one
     round to the next stands in its memory, so that strategies are values. One that `needs_updates` looks at
     the clients' single updates and cannot work behind secure aggregation; one that `sums_more` has clients
-    fill `Reply.summed`; one that `needs_images` uses the server's own. `tells` names what clients report
-    beside their updates, in the clear whatever the channel, and `sends` what they all receive beside the
-    model.
+    fill `Reply.summed`; one that `needs_images` uses the server's own. `client_reports` names what clients
+    report beside their updates, in the clear whatever the channel, and `server_payload` what all of them
+    receive beside the model.
     """
 
     needs_updates: ClassVar[bool] = False
     sums_more: ClassVar[bool] = False
     needs_images: ClassVar[bool] = False
-    tells: ClassVar[tuple[str, ...]] = ()
-    sends: ClassVar[tuple[str, ...]] = ()
+    client_reports: ClassVar[tuple[str, ...]] = ()
+    server_payload: ClassVar[tuple[str, ...]] = ()
 
     def local(self, recipe: Recipe) -> Recipe:
         """How a client trains, given the recipe of the setting."""
@@ -128,9 +128,9 @@ class Strategy(ABC):
         """What a client tells of its images, given the model sent, in eval mode; nothing unless asked."""
         return {}
 
-    def train(self, visit: Visit) -> Reply:
+    def train(self, task: LocalTask) -> Reply:
         """A client's part of the round."""
-        return Reply(visit.fit())
+        return Reply(task.fit())
 
     @abstractmethod
     def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:

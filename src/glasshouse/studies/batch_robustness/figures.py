@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from glasshouse.report.run import Chart, Series
+from glasshouse.exhibits import Chart, Series
 from glasshouse.studies.batch_robustness.measured import (
     CLEAN,
     FGSM,

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Callable, Sequence
 
+from glasshouse.exhibits import StudyTable
 from glasshouse.measures.estimate import Estimate, mean
-from glasshouse.report.run import Layout
 from glasshouse.report.spelling import DASH
 from glasshouse.studies.batch_robustness.explaining import Points, explained
 from glasshouse.studies.batch_robustness.figures import NETWORKS
@@ -28,7 +28,7 @@ LIMITS = "The paper's eps is 0.3 on grey images and 0.02 on CIFAR-10; the smalle
 SIGNED = "+.3f"  # how differences, slopes and correlations are written
 
 
-def tables(measured: Measured) -> list[Layout]:
+def tables(measured: Measured) -> list[StudyTable]:
     """Everything that the finished cells allow."""
     made = [_ends(measured), _slopes(measured), _ranks(measured), _against_curvature(measured)]
     made += [
@@ -37,7 +37,7 @@ def tables(measured: Measured) -> list[Layout]:
     return made
 
 
-def _ends(measured: Measured) -> Layout:
+def _ends(measured: Measured) -> StudyTable:
     """Each line at its smallest and its largest batch."""
 
     def cell(line: Line, quantity: Quantity) -> str:
@@ -55,7 +55,7 @@ def _ends(measured: Measured) -> Layout:
     )
 
 
-def _slopes(measured: Measured) -> Layout:
+def _slopes(measured: Measured) -> StudyTable:
     def cell(line: Line, quantity: Quantity) -> str:
         slopes = list(measured.slopes(line, quantity).values())
         return bracketed(mean(slopes), SIGNED) if slopes else DASH
@@ -71,7 +71,7 @@ def _slopes(measured: Measured) -> Layout:
     )
 
 
-def _ranks(measured: Measured) -> Layout:
+def _ranks(measured: Measured) -> StudyTable:
     return _by_line(
         measured,
         "ranks",
@@ -83,7 +83,7 @@ def _ranks(measured: Measured) -> Layout:
     )
 
 
-def _against_curvature(measured: Measured) -> Layout:
+def _against_curvature(measured: Measured) -> StudyTable:
     """What the explanation by curvature needs: robustness falls where curvature rises."""
     columns: dict[str, tuple[Quantity, Quantity]] = {
         "top eigenvalue and FGSM": (TOP, FGSM),
@@ -93,7 +93,7 @@ def _against_curvature(measured: Measured) -> Layout:
         "test accuracy and PGD, smaller eps": (CLEAN, WEAK_PGD),
     }
     lines = [line for line in measured.lines("grid", "longer") if len(measured.batches(line)) > 2]
-    return Layout(
+    return StudyTable(
         name="curvature-and-robustness",
         title="What goes with robust accuracy along the batch sizes: rank correlations",
         columns=("line", *columns),
@@ -109,7 +109,7 @@ def _against_curvature(measured: Measured) -> Layout:
     )
 
 
-def _training_time(measured: Measured) -> Layout:
+def _training_time(measured: Measured) -> StudyTable:
     """How much of each quantity goes with training time, and how much with the batch size."""
     rows = []
     for data, model in measured.rows("grid"):
@@ -125,7 +125,7 @@ def _training_time(measured: Measured) -> Layout:
             if all(found):
                 head = f"{NETWORKS.get(model, model)}, {data}"
                 rows.append((head, quantity.name, *(bracketed(mean(own), SIGNED) for own in found)))
-    return Layout(
+    return StudyTable(
         name="training-time",
         title="Share of the variance among a row's models that goes with training time and with batch size",
         columns=("row", "quantity", "training time", "batch size"),
@@ -135,7 +135,7 @@ def _training_time(measured: Measured) -> Layout:
     )
 
 
-def _federated(measured: Measured) -> Layout:
+def _federated(measured: Measured) -> StudyTable:
     shown = (CLEAN, FGSM, PGD, WEAK_PGD, TOP)
     rows = []
     for line in measured.lines("federated"):
@@ -152,7 +152,7 @@ def _federated(measured: Measured) -> Layout:
             )
             for name in measured.under(line.head)
         ]
-    return Layout(
+    return StudyTable(
         name="federated",
         title="Federated: clients x batch, beside central models of the same data",
         columns=("training", *(quantity.name for quantity in shown)),
@@ -162,7 +162,7 @@ def _federated(measured: Measured) -> Layout:
     )
 
 
-def _costs(measured: Measured) -> Layout:
+def _costs(measured: Measured) -> StudyTable:
     """Core-seconds a model, and how well its eigenvalue is known."""
     rows: list[tuple[str | int, ...]] = []
     for data, model in measured.rows("grid"):
@@ -180,7 +180,7 @@ def _costs(measured: Measured) -> Layout:
             (f"{max(residuals):.1e}", f"{statistics.median(products):.0f}") if residuals else (DASH, DASH)
         )
         rows.append((f"{NETWORKS.get(model, model)} on {data}", *seconds, *precise, len(residuals)))
-    return Layout(
+    return StudyTable(
         name="costs",
         title="Core-seconds a model, in the median, and how well eigenvalues are known",
         columns=(
@@ -206,9 +206,9 @@ def _by_line(
     cell: Callable[[Line, Quantity], str],
     quantities: Sequence[Quantity],
     note: str,
-) -> Layout:
+) -> StudyTable:
     lines = [line for line in measured.lines(*KINDS) if len(measured.batches(line)) > 1]
-    return Layout(
+    return StudyTable(
         name=name,
         title=title,
         columns=("line", *(quantity.name for quantity in quantities)),

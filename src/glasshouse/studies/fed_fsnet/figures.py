@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from glasshouse.exhibits import Chart, Series
 from glasshouse.measures.estimate import mean
-from glasshouse.report.run import Chart, Series
 from glasshouse.studies.fed_fsnet.measured import GLOBAL, LOCAL, MEMBERSHIP, Measured, Quantity, Setting
 from glasshouse.studies.fed_fsnet.rows import PAPERS, WORDS
 from glasshouse.studies.showing import series_of

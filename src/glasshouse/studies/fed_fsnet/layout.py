@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
+from glasshouse.exhibits import StudyTable
 from glasshouse.measures.estimate import mean
-from glasshouse.report.run import Layout
 from glasshouse.report.spelling import DASH
 from glasshouse.studies.fed_fsnet.choices import CHOICES
 from glasshouse.studies.fed_fsnet.measured import (
@@ -34,7 +34,7 @@ BOUNDS = "The upper bound is FedAvg on IID data, the lower bound FedAvg on shard
 NO_AFL = "Where all devices take part (f = 1.0) AFL is FedAvg by construction and is not run."
 
 
-def tables(measured: Measured) -> list[Layout]:
+def tables(measured: Measured) -> list[StudyTable]:
     """Everything that the finished cells allow."""
     made = [
         _papers(measured, "table-1", "Table 1: Fed-FSNet between its bounds", _named(TABLE_1), BOUNDS),
@@ -45,7 +45,7 @@ def tables(measured: Measured) -> list[Layout]:
         _costs(measured),
         _leaks(measured),
     ]
-    choices = Layout(
+    choices = StudyTable(
         name="choices",
         title="What the paper leaves open, and what is done here",
         columns=("matter", "choice"),
@@ -54,7 +54,7 @@ def tables(measured: Measured) -> list[Layout]:
     return [table for table in made if table.rows] + [choices]
 
 
-def _papers(measured: Measured, name: str, title: str, rows: Sequence[str], more: str) -> Layout:
+def _papers(measured: Measured, name: str, title: str, rows: Sequence[str], more: str) -> StudyTable:
     """One of the paper's tables, row by row and setting by setting, printed beside measured."""
     columns = ["method", "setting"]
     for quantity in (GLOBAL, LOCAL):
@@ -68,10 +68,10 @@ def _papers(measured: Measured, name: str, title: str, rows: Sequence[str], more
             cells += _shown(measured, setting, row, (LAST[quantity], quantity))
         made.append((WORDS[row], str(setting), *cells))
     note = f"{more} {OVER_SEEDS} {LATE}"
-    return Layout(name=name, title=title, columns=tuple(columns), rows=tuple(made), note=note)
+    return StudyTable(name=name, title=title, columns=tuple(columns), rows=tuple(made), note=note)
 
 
-def _others(measured: Measured) -> Layout:
+def _others(measured: Measured) -> StudyTable:
     """Every strategy beside FedAvg, and how much of the gap between the bounds it closes."""
     others = {row.name for row in OTHERS}
     settings = [own for own in measured.settings() if others & set(measured.rows(own))]
@@ -86,7 +86,7 @@ def _others(measured: Measured) -> Layout:
         for setting in settings
         for row in measured.best(setting, measured.rows(setting), GLOBAL)
     ]
-    return Layout(
+    return StudyTable(
         name="strategies",
         title="All strategies, the best first",
         columns=(
@@ -104,7 +104,7 @@ def _others(measured: Measured) -> Layout:
     )
 
 
-def _ablations(measured: Measured) -> Layout:
+def _ablations(measured: Measured) -> StudyTable:
     made = [
         (
             WORDS[row],
@@ -116,7 +116,7 @@ def _ablations(measured: Measured) -> Layout:
         for setting in measured.settings("ablation")
         for row in ("fed-fsnet", *measured.rows(setting, "ablation"))
     ]
-    return Layout(
+    return StudyTable(
         name="ablations",
         title="Fed-FSNet with one thing changed",
         columns=(
@@ -132,10 +132,10 @@ def _ablations(measured: Measured) -> Layout:
     )
 
 
-def _training(measured: Measured) -> Layout:
+def _training(measured: Measured) -> StudyTable:
     """How fast and how steadily the global model learns."""
     shown = (SPEED, WOBBLE, JUMP)
-    return Layout(
+    return StudyTable(
         name="training",
         title="How fast and how steadily Acc_global rises",
         columns=("strategy", "setting", *(quantity.name for quantity in shown)),
@@ -148,7 +148,7 @@ def _training(measured: Measured) -> Layout:
     )
 
 
-def _costs(measured: Measured) -> Layout:
+def _costs(measured: Measured) -> StudyTable:
     """Bytes and seconds, also in units of FedAvg's."""
     made = []
     for setting, row in _pairs(measured):
@@ -158,7 +158,7 @@ def _costs(measured: Measured) -> Layout:
             cells.append(DASH if own is None else f"{own / unit:,.1f}")
             cells.append(f"{own / base:.2f}" if own is not None and base else DASH)
         made.append((WORDS[row], str(setting), *cells))
-    return Layout(
+    return StudyTable(
         name="costs",
         title="What a round costs",
         columns=(
@@ -177,14 +177,14 @@ def _costs(measured: Measured) -> Layout:
     )
 
 
-def _leaks(measured: Measured) -> Layout:
+def _leaks(measured: Measured) -> StudyTable:
     """Strategies by attacks: no paper has it."""
     made = [
         (WORDS[row], str(setting), *_shown(measured, setting, row, LEAKS))
         for setting in measured.settings("leaks")
         for row in measured.rows(setting, "leaks")
     ]
-    return Layout(
+    return StudyTable(
         name="leaks",
         title="What strategies give away",
         columns=("strategy", "setting", *(quantity.name for quantity in LEAKS)),

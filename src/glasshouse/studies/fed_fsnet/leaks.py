@@ -8,9 +8,10 @@ import numpy as np
 
 from glasshouse.access import Access
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import Attack, CannotRun, Knowledge
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.auditing.scoring import score
 from glasshouse.auditing.truth import ABOUT_RECORDS, Truth
+from glasshouse.errors import CannotRun
 from glasshouse.federation.federation import Diverged
 from glasshouse.findings import Finding
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
@@ -56,8 +57,8 @@ def _attacked(
     own_seed = derive(seed, "attack", spec, kind.adversary)
     truth = _truth(attack, trained, sizes, seed, own_seed)
     knowledge = Knowledge(
-        candidates=truth.candidates if "candidates" in attack.told else None,
-        auxiliary=trained.split.images("auxiliary") if "auxiliary" in attack.told else None,
+        candidates=truth.candidates if "candidates" in attack.knows else None,
+        auxiliary=trained.split.images("auxiliary") if "auxiliary" in attack.knows else None,
     )
     began = time.process_time()
     try:
@@ -79,7 +80,7 @@ def _truth(attack: Attack, trained: Trained, sizes: Sizes, seed: int, own_seed: 
     """Members and non-members for attacks on them, else some test images."""
     held = trained.split
     if attack.family in ABOUT_RECORDS:
-        positions, holder = _suspects(trained, seed)
+        positions, holder = _candidates(trained, seed)
     else:
         positions = numpy_rng(seed, "attacked").permutation(held.test)[: sizes.attacked]
         holder = np.full(len(positions), -1)
@@ -95,7 +96,7 @@ def _truth(attack: Attack, trained: Trained, sizes: Sizes, seed: int, own_seed: 
     )
 
 
-def _suspects(trained: Trained, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _candidates(trained: Trained, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Images of devices that took part and non-members, as many of each class, in one random order.
 
     With each comes the number of the device that holds it, or -1. Were classes unequal among them, a model

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import CannotRun, MembershipScores
 from glasshouse.auditing.scoring import Score, score
 from glasshouse.auditing.trial import Examination, Trial
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.membership import MembershipScores
 from glasshouse.findings import Finding
 from glasshouse.learning.evaluate import hits
 from glasshouse.learning.seeds import numpy_rng
@@ -83,12 +84,14 @@ def raw_accuracy(seen: Examination, data: str) -> Score:
 
 def fitting(trial: Trial) -> list[Finding]:
     """Train accuracy, test accuracy and the gap between them."""
-    right = {part: hits(trial.grantor.model, trial.bench.split.images(part)) for part in ("members", "test")}
+    right = {
+        part: hits(trial.grantor.model, trial.experiment.split.images(part)) for part in ("members", "test")
+    }
     train, test = (proportion(int(own.sum()), len(own)) for own in right.values())
     gap = combined((train, test), (1.0, -1.0))
     named = {"train-accuracy": train, "test-accuracy": test, "train-test-gap": gap}
     return [
-        trial.bench.finding(
+        trial.experiment.finding(
             cell="fitting",
             family="utility",
             strategy=trial.strategy,
@@ -102,7 +105,7 @@ def fitting(trial: Trial) -> list[Finding]:
 
 def _shuffled(court: Court) -> list[Finding]:
     """How often scores with shuffled truth reach the AUC of the sample-wise attack."""
-    rng = numpy_rng(court.trial.bench.setting.seed, "permutation null")
+    rng = numpy_rng(court.trial.experiment.setting.seed, "permutation null")
     try:
         null = permutation_null(auc, *_scored(court, SAMPLE), rng, SHUFFLES)
     except CannotRun:
@@ -138,7 +141,7 @@ def _scored(court: Court, spec: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _row(court: Court, attack: str, metric: str, estimate: Estimate, chance: float | None = None) -> Finding:
-    return court.trial.bench.finding(
+    return court.trial.experiment.finding(
         cell=attack,
         family="batch-membership",
         adversary=QueryAccess.adversary,

@@ -1,7 +1,7 @@
 """The paper's tables and figures, printed and measured side by side."""
 
+from glasshouse.exhibits import Chart, Series, StudyTable
 from glasshouse.measures.estimate import Estimate, mean
-from glasshouse.report.run import Chart, Layout, Series
 from glasshouse.report.spelling import DASH
 from glasshouse.studies.mia_bad.cells import (
     NULL_CURVE,
@@ -31,7 +31,7 @@ LEAKS = {
 def present(measured: Measured) -> Presentation:
     """Everything that the finished cells allow."""
     rows = measured.rows()
-    tables: list[Layout] = []
+    tables: list[StudyTable] = []
     charts: list[Chart] = []
     for row in rows:
         tables += [_accuracy_table(measured, row, protocol) for protocol in PROTOCOLS]
@@ -44,7 +44,7 @@ def present(measured: Measured) -> Presentation:
     return Presentation(tuple(tables), tuple(charts))
 
 
-def _accuracy_table(measured: Measured, row: Row, protocol: str) -> Layout:
+def _accuracy_table(measured: Measured, row: Row, protocol: str) -> StudyTable:
     """The paper's table: printed / measured, in attack accuracy at the paper's mix."""
     table, data, model = row
     ratio = mix(data)
@@ -59,7 +59,7 @@ def _accuracy_table(measured: Measured, row: Row, protocol: str) -> Layout:
             line.append(f"{_printed(data, mode, column)} / {bracketed(found)}")
         lines.append(tuple(line))
     chance = ratio / (ratio + 1)
-    return Layout(
+    return StudyTable(
         name=f"{table}-{data}-{model}-{protocol}",
         title=f"{_heading(row)}: attack accuracy, printed / measured ({protocol})",
         columns=("training", *columns),
@@ -69,7 +69,7 @@ def _accuracy_table(measured: Measured, row: Row, protocol: str) -> Layout:
     )
 
 
-def _rivals_table(measured: Measured, row: Row) -> Layout:
+def _rivals_table(measured: Measured, row: Row) -> StudyTable:
     """AUC of every attack on single records, and on batches of the usual size."""
     head = "/".join(row)
     specs = [("sample", spec) for spec in (SAMPLE, *SINGLE_RIVALS)]
@@ -81,7 +81,7 @@ def _rivals_table(measured: Measured, row: Row) -> Layout:
         lines.append((spec, *(bracketed(own) for own in found)))
     nulls = [measured.measure(f"{head}/{mode}/{USUAL}", NULL_CURVE, "null-auc") for mode in MODES]
     lines.append((f"null curve at {USUAL}", *(bracketed(own) for own in nulls)))
-    return Layout(
+    return StudyTable(
         name=f"rivals-{'-'.join(row)}",
         title=f"{_heading(row)}: AUC of all attacks (chance 0.5)",
         columns=("attack", *MODES),
@@ -91,7 +91,7 @@ def _rivals_table(measured: Measured, row: Row) -> Layout:
     )
 
 
-def _fitting_table(measured: Measured, row: Row) -> Layout:
+def _fitting_table(measured: Measured, row: Row) -> StudyTable:
     """How well each target fits its data, and the sample-wise attack beside it, also at matched accuracy."""
     _, data, model = row
     head = "/".join(row)
@@ -101,7 +101,7 @@ def _fitting_table(measured: Measured, row: Row) -> Layout:
         _fit_line(measured, f"central, stopped like {mode}", f"matched/{data}/{model}/{mode}", metrics)
         for mode in FEDERATED
     ]
-    return Layout(
+    return StudyTable(
         name=f"fitting-{'-'.join(row)}",
         title=f"{_heading(row)}: fitting and leaking",
         columns=("training", *metrics, *LEAKS),

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from glasshouse.access import QueryAccess
-from glasshouse.auditing.bench import Bench, prepare
+from glasshouse.auditing.experiment import Experiment, prepare
 from glasshouse.auditing.setting import AttackTable, DataTable, ModelTable, Setting, TrainingTable
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.target import train_target
@@ -79,7 +79,7 @@ class Court:
     @cached_property
     def train_accuracy(self) -> float:
         """The share of its own training images that the target classifies correctly."""
-        return accuracy(self.trial.grantor.model, self.trial.bench.split.images("members"))
+        return accuracy(self.trial.grantor.model, self.trial.experiment.split.images("members"))
 
     def examine(self, spec: str) -> Examination:
         """What one attack by the outsider makes of the target; each runs once."""
@@ -99,10 +99,10 @@ class Courts:
         key = (target, place.seed, place.shared)
         if self._last is None or self._last[0] != key:
             self._last = None  # before the next is made: data sets are large
-            bench, shadowing = _prepare(target, place)
-            folder = _folder(target, place, bench, "whole")
+            experiment, shadowing = _prepare(target, place)
+            folder = _folder(target, place, experiment, "whole")
             strategy = "central" if target.clients == 1 else "fedavg"
-            trial = train_target(bench, folder, place.engine, place.progress, strategy, "none")
+            trial = train_target(experiment, folder, place.engine, place.progress, strategy, "none")
             self._last = (key, Court(trial, shadowing))
         return self._last[1]
 
@@ -110,10 +110,10 @@ class Courts:
         """The central target, stopped when its train accuracy is closest to that of `target`."""
         wanted = self.of(target, place).train_accuracy
         central = dataclasses.replace(target, clients=1)
-        bench, shadowing = _prepare(central, place)
+        experiment, shadowing = _prepare(central, place)
         best: Court | None = None
         for rounds in range(1, target.sizes.rounds + 1):
-            court = Court(_central_after(central, bench, rounds, place), shadowing)
+            court = Court(_central_after(central, experiment, rounds, place), shadowing)
             if best is None or abs(court.train_accuracy - wanted) < abs(best.train_accuracy - wanted):
                 best = court
             if court.train_accuracy >= wanted:
@@ -122,25 +122,25 @@ class Courts:
         return best
 
 
-def _central_after(target: Target, bench: Bench, rounds: int, place: Workplace) -> Trial:
+def _central_after(target: Target, experiment: Experiment, rounds: int, place: Workplace) -> Trial:
     """The central target after `rounds`, continued from the round before where that is kept."""
     sizes = dataclasses.replace(target.sizes, rounds=rounds)
     setting = dataclasses.replace(target, sizes=sizes).setting(place.seed)
-    bench = dataclasses.replace(bench, setting=setting)
-    folder = _folder(target, place, bench, f"after-{rounds:03d}")
+    experiment = dataclasses.replace(experiment, setting=setting)
+    folder = _folder(target, place, experiment, f"after-{rounds:03d}")
     before = _folder_path(target, place, f"after-{rounds - 1:03d}") / CHECKPOINT
     if before.exists() and not (folder.path / CHECKPOINT).exists():
         write_bytes(folder.path / CHECKPOINT, before.read_bytes())
-    return train_target(bench, folder, place.engine, place.progress, "central", "none")
+    return train_target(experiment, folder, place.engine, place.progress, "central", "none")
 
 
-def _prepare(target: Target, place: Workplace) -> tuple[Bench, Shadowing]:
-    bench = prepare(target.setting(place.seed))
-    return bench, Shadowing(bench, place.shared / "shadows", place.engine, place.progress)
+def _prepare(target: Target, place: Workplace) -> tuple[Experiment, Shadowing]:
+    experiment = prepare(target.setting(place.seed))
+    return experiment, Shadowing(experiment, place.shared / "shadows", place.engine, place.progress)
 
 
-def _folder(target: Target, place: Workplace, bench: Bench, stage: str) -> RunFolder:
-    return RunFolder(_folder_path(target, place, stage), bench.config())
+def _folder(target: Target, place: Workplace, experiment: Experiment, stage: str) -> RunFolder:
+    return RunFolder(_folder_path(target, place, stage), experiment.config())
 
 
 def _folder_path(target: Target, place: Workplace, stage: str) -> Path:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from glasshouse.report.run import Layout
+from glasshouse.exhibits import StudyTable
 from glasshouse.report.spelling import DASH
 from glasshouse.studies.scale_mia.brightness import DISTANCE, LAWS
 from glasshouse.studies.scale_mia.measured import Measured
@@ -40,7 +40,7 @@ QUESTIONS = (
 )
 
 
-def further_tables(measured: Measured) -> list[Layout]:
+def further_tables(measured: Measured) -> list[StudyTable]:
     """One table for each question, as far as its cells are done."""
     made = [_table(measured, question) for question in QUESTIONS if measured.under(question.head)]
     made += [_fits(measured)] if measured.under("figure-6") else []
@@ -48,7 +48,7 @@ def further_tables(measured: Measured) -> list[Layout]:
     return made + ([flagged] if flagged.rows else [])
 
 
-def _table(measured: Measured, question: Question) -> Layout:
+def _table(measured: Measured, question: Question) -> StudyTable:
     head = question.head
     names = measured.under(head)
     attacks = list(dict.fromkeys(own for name in names for own in measured.attacks(f"{head}/{name}")))
@@ -59,7 +59,7 @@ def _table(measured: Measured, question: Question) -> Layout:
         alone, blind = measured.value(cell, None, BOUND), None if found is None else found.chance
         rates = [shown(measured, cell, attack, RATE) for attack in attacks]
         lines.append((name, number(alone), number(blind), *rates))
-    return Layout(
+    return StudyTable(
         name=head,
         title=question.title,
         columns=(question.varied, "alone in their bin", "blind guess", *attacks),
@@ -68,12 +68,12 @@ def _table(measured: Measured, question: Question) -> Layout:
     )
 
 
-def _fits(measured: Measured) -> Layout:
+def _fits(measured: Measured) -> StudyTable:
     lines = []
     for name in measured.under("figure-6"):
         gaps = [measured.value(f"figure-6/{name}", law, DISTANCE) for law in LAWS]
         lines.append((name.replace("/", ", "), *map(number, gaps)))
-    return Layout(
+    return StudyTable(
         name="fits",
         title="How well laws fit the latents' brightness: largest gap between the distribution functions",
         columns=("network, data", *LAWS),
@@ -81,7 +81,7 @@ def _fits(measured: Measured) -> Layout:
     )
 
 
-def _vetting(measured: Measured) -> Layout:
+def _vetting(measured: Measured) -> StudyTable:
     """What a client that vets would have said to the first model of each cell."""
     lines = []
     for attack in dict.fromkeys(attack for cell in measured.cells for attack in measured.attacks(cell)):
@@ -92,7 +92,7 @@ def _vetting(measured: Measured) -> Layout:
             reasons = [reason for own in known for reason in own.row.assumes]
             usual = max(reasons, key=reasons.count, default=DASH)
             lines.append((attack, f"{flagged:.0f} of {len(known)}", usual))
-    return Layout(
+    return StudyTable(
         name="vetting",
         title="What a client notices: models that glasshouse vet flags",
         columns=("attack", "flagged", "the most frequent reason"),

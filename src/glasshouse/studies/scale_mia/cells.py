@@ -8,9 +8,11 @@ import torch
 
 from glasshouse.access import BlindServerAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import Attack, CannotRun, Knowledge, Reconstructions
+from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.scale_mia import ScaleMIA
 from glasshouse.auditing.gallery import save_png
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.findings import Finding
 from glasshouse.learning.seeds import torch_rng

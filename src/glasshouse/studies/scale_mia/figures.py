@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from glasshouse.report.run import Chart, Exhibit, Series
+from glasshouse.exhibits import Chart, Picture, Series
 from glasshouse.studies.scale_mia import brightness
 from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED, sheet_name
 from glasshouse.studies.scale_mia.measured import Measured
@@ -33,7 +33,7 @@ def charts(measured: Measured) -> list[Chart]:
     return made
 
 
-def exhibits(measured: Measured) -> list[Exhibit]:
+def exhibits(measured: Measured) -> list[Picture]:
     """Figures 7 to 9 (and 4, their first rows): a batch beside what was made of it.
 
     Of the first network also with collisions resolved.
@@ -49,7 +49,7 @@ def exhibits(measured: Measured) -> list[Exhibit]:
             folder = f"work/{cell}/seed-{measured.seeds[0]:04d}"
             own = FIGURES.get(data) if network == "cnn" else None
             made.append(
-                Exhibit(
+                Picture(
                     cell=cell,
                     adversary="blind crafting server",
                     attack=attack,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from glasshouse.report.run import Layout
+from glasshouse.exhibits import StudyTable
 from glasshouse.report.spelling import DASH
 from glasshouse.studies.scale_mia import printed
 from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED
@@ -22,7 +22,7 @@ RIVALS = {
 }
 
 
-def paper_tables(measured: Measured) -> list[Layout]:
+def paper_tables(measured: Measured) -> list[StudyTable]:
     """Tables 3 to 8, as far as their cells are done."""
     made = []
     if measured.rows():
@@ -32,7 +32,7 @@ def paper_tables(measured: Measured) -> list[Layout]:
     return made + [table for starved in STARVED for table in _starved(measured, starved)]
 
 
-def _table_4(measured: Measured, metric: str) -> Layout:
+def _table_4(measured: Measured, metric: str) -> StudyTable:
     def cell(network: str, data: str, batch: int) -> str:
         known = printed.table_4(network, data, batch).get(metric)
         found = shown(measured, f"table-4/{network}/{data}/{batch}", PUBLISHED, metric)
@@ -43,7 +43,7 @@ def _table_4(measured: Measured, metric: str) -> Layout:
     return _by_row(measured, name, f"Table 4: {WORDS[metric]}, printed / measured", cell, note)
 
 
-def _resolved(measured: Measured) -> Layout:
+def _resolved(measured: Measured) -> StudyTable:
     """The same victims with collisions resolved, beside the share that is alone in its bin."""
 
     def cell(network: str, data: str, batch: int) -> str:
@@ -59,7 +59,7 @@ def _resolved(measured: Measured) -> Layout:
     return _by_row(measured, "table-4-resolved", title, cell, note)
 
 
-def _quality(measured: Measured) -> Layout:
+def _quality(measured: Measured) -> StudyTable:
     """All samples, not the recovered ones alone, beside the blind guess; and the seconds."""
     lines = []
     for network, data in measured.rows():
@@ -74,7 +74,7 @@ def _quality(measured: Measured) -> Layout:
         line += map(number, seconds)
         lines.append(tuple(line))
     phases = ("offline (s)", "online (s)")
-    return Layout(
+    return StudyTable(
         name="table-4-quality",
         title="All samples, as published: measured / blind guess, and the seconds of both phases",
         columns=("network (k)", "data", "batch", WORDS[RATE], "PSNR (dB)", "SSIM", *phases),
@@ -86,7 +86,7 @@ def _quality(measured: Measured) -> Layout:
 
 def _by_row(
     measured: Measured, name: str, title: str, cell: Callable[[str, str, int], str], note: str
-) -> Layout:
+) -> StudyTable:
     """A table like Table 4: a line for each network and data set, a column for each batch size."""
     batches = sorted({batch for row in measured.rows() for batch in measured.batches(*row)})
     lines = [
@@ -94,10 +94,10 @@ def _by_row(
         for network, data in measured.rows()
     ]
     columns = ("network (k)", "data", *map(str, batches))
-    return Layout(name=name, title=title, columns=columns, rows=tuple(lines), note=note)
+    return StudyTable(name=name, title=title, columns=columns, rows=tuple(lines), note=note)
 
 
-def _table_3(measured: Measured) -> Layout:
+def _table_3(measured: Measured) -> StudyTable:
     """PSNR and seconds; of attacks that are not there yet the paper's numbers alone."""
     batches = sorted({int(name.split("/")[1]) for name in measured.under("table-3")})
     lines = []
@@ -106,7 +106,7 @@ def _table_3(measured: Measured) -> Layout:
             cells = [_rival_cell(measured, attack, batch, metric) for batch in batches]
             if any(cell != DASH for cell in cells):
                 lines.append((words, WORDS[metric], *cells))
-    return Layout(
+    return StudyTable(
         name="table-3",
         title="Table 3: Scale-MIA and its rivals, printed / measured",
         columns=("attack", "metric", *map(str, batches)),
@@ -152,7 +152,7 @@ STARVED = (
 )
 
 
-def _starved(measured: Measured, own: Starved) -> list[Layout]:
+def _starved(measured: Measured, own: Starved) -> list[StudyTable]:
     inside = measured.under(own.head)
     batches = sorted({int(name.split("/")[1]) for name in inside})
     made = []
@@ -171,7 +171,7 @@ def _starved(measured: Measured, own: Starved) -> list[Layout]:
         network = measured.measure(f"{own.head}/{inside[0]}", PUBLISHED, RATE)
         ours = named(network.row.model or "") if network else DASH
         made.append(
-            Layout(
+            StudyTable(
                 name=f"table-{own.numbers[place]}",
                 title=f"Table {own.numbers[place]}: {WORDS[metric]} by {own.words}, printed / measured",
                 columns=("batch", *(f"{key:g}" for key in own.known)),

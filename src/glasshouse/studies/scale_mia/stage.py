@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.access import BlindServerAccess, ServerAccess
-from glasshouse.attacks.attack import Reconstructions
 from glasshouse.auditing.grants import Grantor, Sent
 from glasshouse.auditing.scoring import Score, score
 from glasshouse.auditing.truth import Truth
@@ -18,6 +17,7 @@ from glasshouse.data.images import Images
 from glasshouse.data.split import Split
 from glasshouse.defences import make_defences
 from glasshouse.errors import BadInput
+from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import History

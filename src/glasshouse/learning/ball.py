@@ -1,12 +1,12 @@
 """The images an evasion attack may choose from: those near an original, in the pixels' own range."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from glasshouse.attacks.attack import Norm
+Norm = Literal["linf", "l2"]
 
 TINY = torch.finfo(torch.float32).tiny
 

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glasshouse.attacks.attack import Norm
-from glasshouse.attacks.evasion.ball import Ball, inside
+from glasshouse.learning.ball import Ball, Norm, inside
 
 
 def ascend(

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from glasshouse.attacks import ATTACKS
@@ -23,11 +22,11 @@ from glasshouse.federation.strategies.strategy import Server, Strategy
 from glasshouse.findings import Finding
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.seeds import derive, numpy_rng
-from glasshouse.models.loading import check_output, load_model, load_weights
+from glasshouse.models.loading import check_output, load_weights, seeded_model
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class Experiment:
     """What an audit works on; `start` is the state its training begins with, shape (P,).
 
     `fresh_weights` says that the start was drawn at random, so that others can draw their own with `fresh`;
@@ -47,7 +46,7 @@ class Bench:
         return self.split.images("auxiliary")
 
     @cached_property
-    def suspects(self) -> tuple[Images, np.ndarray]:
+    def candidates(self) -> tuple[Images, np.ndarray]:
         """All members and non-members, in an order that tells nothing and is the same for every attack.
 
         With each comes the number of the client that holds it, or -1. None, where there are no non-members.
@@ -68,7 +67,7 @@ class Bench:
         if not self.fresh_weights:
             return self.start
         pool = self.split.pool
-        return read_vector(_drawn(self.setting.model.name, pool.shape, pool.classes, seed))
+        return read_vector(seeded_model(self.setting.model.name, pool.shape, pool.classes, seed))
 
     def finding(self, **entries: Any) -> Finding:
         """A finding of this audit."""
@@ -88,7 +87,7 @@ class Bench:
         return f"# data {data}, start {fingerprint(self.start)}\n{as_toml(self.setting)}"
 
 
-def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = None) -> Bench:
+def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = None) -> Experiment:
     """Load and check everything that `setting` names; objects given directly stand in for their names.
 
     A data set is a `Dataset`, `Images`, or arrays (x, y); two of the latter are for training and for testing.
@@ -100,7 +99,7 @@ def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = Non
         data = as_dataset(getattr(dataset, "name", "your data"), dataset, "the data set")
     shape, classes = data.train.shape, data.train.classes
     if model is None:
-        network = _drawn(setting.model.name, shape, classes, derive(setting.seed, "weights"))
+        network = seeded_model(setting.model.name, shape, classes, derive(setting.seed, "weights"))
     else:
         check_output(model, type(model).__name__, shape, classes)
         network = deepcopy(model)
@@ -125,7 +124,7 @@ def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = Non
     )
     _check_task(STRATEGIES.make(setting.training.strategy), network, holders)
     drawn = model is None and not setting.model.weights
-    return Bench(setting, holders, network, read_vector(network), drawn, data.users is not None)
+    return Experiment(setting, holders, network, read_vector(network), drawn, data.users is not None)
 
 
 def check_names(setting: Setting) -> None:
@@ -153,13 +152,6 @@ def _check_task(strategy: Strategy, network: nn.Module, holders: Split) -> None:
             vector=read_vector(network),
         )
     )
-
-
-def _drawn(name: str, shape: tuple[int, int, int], classes: int, seed: int) -> nn.Module:
-    """The network called `name` with first weights drawn from `seed`."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return load_model(name, shape, classes)
 
 
 def fingerprint(*tensors: Tensor) -> str:

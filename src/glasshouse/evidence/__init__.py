@@ -1,0 +1,1 @@
+"""The kinds of evidence, by the family of attacks that return them."""

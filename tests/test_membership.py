@@ -15,7 +15,7 @@ from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.membership import bad
 from glasshouse.attacks.membership.bad import MIABad, features
-from glasshouse.attacks.membership.batches import compose
+from glasshouse.evidence.batches import compose
 from glasshouse.attacks.membership.calibration import best_threshold
 from glasshouse.attacks.membership.lira import LiRA, OnlineLiRA
 from glasshouse.attacks.membership.rmia import RMIA, OnlineRMIA

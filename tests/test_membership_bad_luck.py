@@ -12,7 +12,7 @@ from glasshouse import Setting, audit
 from glasshouse.access import PayloadAccess, QueryAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Attack
-from glasshouse.attacks.membership.batches import compose
+from glasshouse.evidence.batches import compose
 from glasshouse.errors import BadInput
 from glasshouse.evidence.membership import MembershipScores
 

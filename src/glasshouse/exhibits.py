@@ -5,17 +5,29 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 
-class TrainingPoint(BaseModel):
+class Frozen(BaseModel):
+    """A value that is read from a file once and does not change."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Exhibit(Frozen):
+    """Something to draw, and what it is about: a cell of the run, an attack and its adversary, a defence."""
+
+    cell: str | None = None
+    strategy: str = ""
+    defence: str = "none"
+    attack: str = ""
+    adversary: str = ""
+    seed: int | None = None
+
+
+class TrainingPoint(Exhibit):
     """Accuracy after one round; `acc_local` is the mean over the clients' own models.
 
     `down` and `up` are the bytes that travel to and from one client; 0 where nobody counted.
     """
 
-    model_config = ConfigDict(frozen=True)
-
-    cell: str | None = None
-    defence: str = "none"
-    strategy: str = ""
     round: int
     acc_global: float | None
     acc_local: float | None = None
@@ -23,18 +35,12 @@ class TrainingPoint(BaseModel):
     up: int = 0
 
 
-class Roc(BaseModel):
+class Roc(Exhibit):
     """A membership attack's ROC curve, `fpr` ascending, both of the same length.
 
     A question is about `unit` records at once; `members` and `nonmembers` count questions.
     """
 
-    model_config = ConfigDict(frozen=True)
-
-    cell: str | None = None
-    adversary: str = ""
-    attack: str
-    defence: str = "none"
     fpr: tuple[float, ...]
     tpr: tuple[float, ...]
     members: int
@@ -42,29 +48,18 @@ class Roc(BaseModel):
     unit: int = 1
 
 
-class Picture(BaseModel):
+class Picture(Exhibit):
     """A private image beside what the adversary made of it, as paths inside the run folder."""
 
-    model_config = ConfigDict(frozen=True)
-
-    cell: str | None = None
-    adversary: str = ""
-    attack: str = ""
-    defence: str = "none"
     caption: str = ""
     original: str
     result: str
     note: str = ""
 
 
-class Risk(BaseModel):
+class Risk(Exhibit):
     """A membership attack's AUC on one client's records or after one round, both counted from 0."""
 
-    model_config = ConfigDict(frozen=True)
-
-    defence: str = "none"
-    attack: str
-    adversary: str = ""
     kind: Literal["client", "round"]
     index: int
     value: float | None
@@ -74,19 +69,12 @@ class Risk(BaseModel):
     n: int | None = None
 
 
-class Robustness(BaseModel):
+class Robustness(Exhibit):
     """The accuracy an attack leaves where it may move an image by `eps`; `chance` is what noise leaves.
 
     `difference` is how much more the federated model keeps than the central one, on the same images.
     """
 
-    model_config = ConfigDict(frozen=True)
-
-    cell: str | None = None
-    strategy: str = ""
-    defence: str = "none"
-    attack: str
-    adversary: str = ""
     norm: str = "linf"
     eps: float
     value: float | None
@@ -99,13 +87,11 @@ class Robustness(BaseModel):
     difference_high: float | None = None
 
 
-class Series(BaseModel):
+class Series(Frozen):
     """One line or set of bars, a value for each category; `printed` when it is the paper's.
 
     A line drawn `like` another has its colour, and is dashed.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     values: tuple[float | None, ...]
@@ -115,13 +101,11 @@ class Series(BaseModel):
     like: str = ""
 
 
-class Chart(BaseModel):
+class Chart(Frozen):
     """A figure of a study; `chance` is drawn as a dashed line.
 
     "curves" are lines through many points: no marks, and bands for intervals.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     title: str
@@ -135,10 +119,8 @@ class Chart(BaseModel):
     note: str = ""
 
 
-class StudyTable(BaseModel):
+class StudyTable(Frozen):
     """A table as a study lays it out itself, usually as its paper does."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     title: str
@@ -147,13 +129,21 @@ class StudyTable(BaseModel):
     note: str = ""
 
 
-class Exhibits(BaseModel):
-    """What `curves.json` holds."""
-
-    model_config = ConfigDict(frozen=True)
+class Exhibits(Frozen):
+    """Everything that `curves.json` holds."""
 
     training: tuple[TrainingPoint, ...] = ()
     roc: tuple[Roc, ...] = ()
     gallery: tuple[Picture, ...] = ()
     risk: tuple[Risk, ...] = ()
     robustness: tuple[Robustness, ...] = ()
+
+    def about(self, **labels: str | int | None) -> "Exhibits":
+        """The same, each labelled with the fields of `Exhibit` that are given."""
+        labelled = {
+            kind: tuple(exhibit.model_copy(update=labels) for exhibit in exhibits) for kind, exhibits in self
+        }
+        return Exhibits(**labelled)
+
+    def __add__(self, other: "Exhibits") -> "Exhibits":
+        return Exhibits(**{kind: exhibits + getattr(other, kind) for kind, exhibits in self})

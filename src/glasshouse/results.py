@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
+from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding, as_csv, rows
 from glasshouse.report import write_report
 from glasshouse.store import write_json, write_text
@@ -26,9 +26,9 @@ class Results:
         return self.folder / "report.html"
 
 
-def write_results(folder: Path, findings: Sequence[Finding], curves: dict[str, Any]) -> Results:
-    """Write everything a reader of the run wants; `the page comes last and marks the run as finished."""
-    write_json(folder / "curves.json", curves)
+def write_results(folder: Path, findings: Sequence[Finding], exhibits: Exhibits) -> Results:
+    """Write everything a reader of the run wants; the page comes last and marks the run as finished."""
+    write_json(folder / "curves.json", exhibits.model_dump(mode="json"))
     write_json(folder / "environment.json", versions())
     write_text(folder / "results.csv", as_csv(findings))
     write_json(folder / "results.json", rows(findings))

@@ -2,15 +2,19 @@
 
 import json
 import os
+import re
 import tempfile
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glasshouse.errors import BadInput
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Value = TypeVar("Value")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -102,12 +106,29 @@ class RunFolder:
         """Where cached work lies."""
         return self.path / "work"
 
-    def cached(self, name: str, compute: Callable[[], Any]) -> Any:
-        """The JSON value kept under `name`, computed on the first call and read on later ones."""
+    def kept(self, name: str, kind: type[Value]) -> Value | None:
+        """The value of type `kind` that is kept under `name`, or None where there is none yet."""
+        from pydantic import TypeAdapter, ValidationError
+
         file = self.work / f"{name}.json"
         if not file.exists():
-            write_json(file, compute())
-        return read_json(file)
+            return None
+        try:
+            return TypeAdapter(kind).validate_python(read_json(file))
+        except ValidationError as error:
+            raise BadInput(f"{file} is damaged; delete it and run again") from error
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keep a value, of a type that pydantic knows, under `name`."""
+        from pydantic import TypeAdapter
+
+        write_json(self.work / f"{name}.json", TypeAdapter(type(value)).dump_python(value, mode="json"))
+
+
+def slug(text: str) -> str:
+    """`text` as a file name of its own: readable, and with a digest where characters had to go."""
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+    return readable if readable == text else f"{readable}-{zlib.crc32(text.encode()):08x}"
 
 
 def open_run(out: Path | None, stem: str, config: str) -> RunFolder:

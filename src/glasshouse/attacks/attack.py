@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,6 +12,9 @@ from glasshouse.data.images import Images
 from glasshouse.evidence.evidence import Evidence
 from glasshouse.federation.shadows import Shadows
 
+if TYPE_CHECKING:
+    from glasshouse.attacks.crafted.surrogate import Surrogate
+
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
@@ -19,7 +22,8 @@ class Knowledge:
 
     `batches`, shape (G, B), are positions in `candidates`: the question is then not whether a record was
     trained on, but whether a batch was. `shadows` never saw a candidate; each of the `online_shadows` was
-    trained on half of them.
+    trained on half of them. A `surrogate`, an autoencoder of the auxiliary images, is granted where the case
+    holds one, whether or not the attack asks.
     """
 
     candidates: Images | None = None
@@ -27,6 +31,7 @@ class Knowledge:
     batches: np.ndarray | None = None
     shadows: Shadows | None = None
     online_shadows: Shadows | None = None
+    surrogate: "Surrogate | None" = None
 
     def described(self) -> tuple[str, ...]:
         """What is granted, in words for a finding."""
@@ -37,6 +42,8 @@ class Knowledge:
             words.append(f"{len(self.auxiliary)} auxiliary images from the same distribution, with labels")
         if self.batches is not None:
             words.append(f"the records in {len(self.batches)} batches of {self.batches.shape[1]}")
+        if self.surrogate is not None:
+            words.append(self.surrogate.described)
         words += [shadows.described for shadows in (self.shadows, self.online_shadows) if shadows is not None]
         return tuple(words)
 

@@ -1,21 +1,26 @@
-"""The battery: the federation trained under each defence, and every attack run on it with its own access."""
+"""The battery: every target trained, and every attack run on it as each adversary that could."""
 
-from typing import Any
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from glasshouse.access import Access, PayloadAccess, ReportAccess
+from glasshouse.access import PayloadAccess, ReportAccess
 from glasshouse.attacks import ATTACKS
+from glasshouse.auditing.attacking import Assignment, Attacked, assignments, attack_target
 from glasshouse.auditing.curvature import sharpness
 from glasshouse.auditing.experiment import Experiment
 from glasshouse.auditing.setting import Setting
 from glasshouse.auditing.shadowing import Shadowing
-from glasshouse.auditing.target import train_target
-from glasshouse.auditing.trial import CURVES, Trial
-from glasshouse.auditing.yardstick import Outcomes, over_central, over_central_by_eps
+from glasshouse.auditing.target import CENTRAL, Target, Variant, train, train_target, weights_file
+from glasshouse.defences import make_defences
 from glasshouse.defences.privacy import DifferentialPrivacy
+from glasshouse.evidence.evasion import Outcomes, differences
+from glasshouse.exhibits import Exhibits
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.federation.strategies.strategy import Strategy
-from glasshouse.findings import Finding, from_row
+from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
+from glasshouse.learning.shared import Shared
 from glasshouse.measures.estimate import proportion
 from glasshouse.progress import Progress
 from glasshouse.registry import parse_spec
@@ -24,50 +29,89 @@ from glasshouse.store import RunFolder
 DISCLOSED = ("reported-labels", "mimic-distance", "mimic-neighbours")
 """The attacks on what travels beside the models; they run by themselves wherever anything does."""
 
-Curves = dict[str, list[dict[str, Any]]]
-
 
 def run_battery(
-    experiment: Experiment, folder: RunFolder, engine: Engine, progress: Progress
-) -> tuple[list[Finding], Curves]:
-    """Do what is missing in `folder`; returns all findings, and the curves and pictures for the page.
+    experiment: Experiment,
+    folder: RunFolder,
+    engine: Engine,
+    progress: Progress,
+    *,
+    detailed: bool = True,
+) -> tuple[list[Finding], Exhibits]:
+    """Do what is missing in `folder`; returns all findings, and what the page draws beside them.
 
-    The central baseline, trained first, is the yardstick of accuracy and robustness: it meets the evasion
-    attacks and no others.
+    The central baseline, which comes first, is the yardstick of accuracy and robustness: it meets the evasion
+    attacks and no others. Only the undefended target is looked at in detail, and only if `detailed`.
     """
     findings: list[Finding] = []
-    curves: Curves = {name: [] for name in ("training", *CURVES)}
-    specs = dict.fromkeys([*experiment.setting.audit.attacks, *disclosed(experiment.setting)])
-    attacks = [(spec, kind) for spec in specs for kind in ATTACKS.make(spec).needs]
-    evasions = [(spec, kind) for spec, kind in attacks if ATTACKS.make(spec).family == "evasion"]
-    runs = [
-        (experiment.setting.training.strategy, defence)
-        for defence in ("none", *experiment.setting.audit.defences)
-    ]
-    if experiment.setting.audit.central:
-        runs.insert(0, ("central", "none"))
-    runs = list(dict.fromkeys(runs))
+    exhibits = Exhibits()
+    tried = assignments(dict.fromkeys([*experiment.setting.audit.attacks, *disclosed(experiment.setting)]))
+    variants = _variants(experiment.setting)
+    _train_many(experiment, folder, engine, progress, variants)
     shadowing = Shadowing(experiment, folder.work / "shadows", engine, progress)
-    yardstick: dict[str, Outcomes] = {}
-    for strategy, defence in progress.track(runs, "audit", len(runs)):
-        trial = train_target(experiment, folder, engine, progress, strategy, defence)
-        findings += [utility(trial), *sharpness(trial)]
-        curves["training"] += trial.training()
-        central = strategy == "central"
-        tried = evasions if central else attacks
-        for spec, kind in progress.track(tried, f"attacks on {trial.name}", len(tried)):
-            kept = trial.attack(spec, kind, shadowing)
-            findings += [from_row(row) for row in kept["rows"]]
-            own = kept["outcomes"]
+    baseline: dict[Assignment, Outcomes] = {}
+    for variant in progress.track(variants, "audit", len(variants)):
+        target = train_target(experiment, folder, engine, progress, variant)
+        findings += [utility(target), *sharpness(experiment, target, folder)]
+        exhibits += Exhibits(training=target.curve)
+        central = variant.strategy == CENTRAL
+        chosen = [assignment for assignment in tried if assignment.meets_central] if central else tried
+        rounds = target.rounds if experiment.setting.training.target_accuracy is not None else None
+        results = attack_target(
+            target,
+            chosen,
+            shadowing.under(variant.defence, rounds),
+            folder,
+            engine,
+            progress,
+            detailed=detailed and variant.name == "none",
+        )
+        for assignment, attacked in zip(chosen, results):
             if central:
-                yardstick[spec] = own
-            elif own and yardstick.get(spec):
-                findings += beside_central(trial, spec, kind, kept, yardstick[spec])
-                apart = over_central_by_eps(own, yardstick[spec])
-                kept["robustness"] = [point | apart[point["eps"]] for point in kept["robustness"]]
-            for name in CURVES:
-                curves[name] += kept[name]
-    return findings, curves
+                baseline[assignment] = attacked.right()
+            elif attacked.outcomes and baseline.get(assignment):
+                attacked = over_central(attacked, baseline[assignment])
+            findings += attacked.findings
+            exhibits += attacked.exhibits
+    return findings, exhibits
+
+
+def _variants(setting: Setting) -> list[Variant]:
+    """The central baseline, if there shall be one, the undefended federation, and that under each defence."""
+    strategy = setting.training.strategy
+    variants = [Variant(strategy, defence) for defence in ("none", *setting.audit.defences)]
+    if setting.audit.central:
+        variants.insert(0, Variant(CENTRAL, "none"))
+    return list(dict.fromkeys(variants))
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    experiment: Shared
+    folder: RunFolder
+    variant: Variant
+
+
+def _train_many(
+    experiment: Experiment, folder: RunFolder, engine: Engine, progress: Progress, variants: Sequence[Variant]
+) -> None:
+    """Train what is missing, a target in each worker, where there are enough of them to keep all busy.
+
+    Fewer are trained one after the other, the clients of a round in different workers.
+    """
+    missing = [variant for variant in variants if not weights_file(folder, variant).exists()]
+    if not engine.local or not 1 < engine.workers <= len(missing):
+        return
+    shared = engine.share(experiment)
+    jobs = [_Training(shared, folder, variant) for variant in missing]
+    for _ in progress.track(engine.map_local(_train_alone, jobs), "training", len(jobs)):
+        pass
+    shared.remove()
+
+
+def _train_alone(job: _Training) -> None:
+    with Progress(quiet=True) as progress, Engine(1) as engine:
+        train(job.experiment.get(), job.folder, engine, progress, job.variant)
 
 
 def disclosed(setting: Setting) -> list[str]:
@@ -78,53 +122,66 @@ def disclosed(setting: Setting) -> list[str]:
     return [
         name
         for name in DISCLOSED
-        if name not in named and any(readable[kind] for kind in ATTACKS.make(name).needs)
+        if name not in named and any(readable[access] for access in ATTACKS.make(name).needs)
     ]
 
 
-def utility(trial: Trial) -> Finding:
+def utility(target: Target) -> Finding:
     """The global model's test accuracy; the blind guess is the test set's most frequent class."""
-    experiment = trial.experiment
-    hits = trial.federation.examiner.hits(trial.history.vector)
-    share = proportion(int(hits.sum()), len(hits))
-    majority = experiment.split.images("test").label_counts().max().item() / len(hits)
-    return experiment.finding(
-        cell=f"{trial.strategy}/{trial.defence}",
-        family="utility",
-        defence=trial.defence,
-        strategy=trial.strategy,
-        metric="test-accuracy",
-        **share.entries(),
-        chance=majority,
-        assumes=uncovered(trial),
+    assert target.case.truth is not None
+    test = target.case.truth.test
+    assert test is not None
+    return target.case.subject.finding(
+        "utility",
+        "test-accuracy",
+        proportion(int(target.hits.sum()), len(target.hits)),
+        cell=target.variant.cell,
+        chance=test.label_counts().max().item() / len(test),
+        note=_uncovered(target),
     )
 
 
-def uncovered(trial: Trial) -> tuple[str, ...]:
+def _uncovered(target: Target) -> str | None:
     """What differential privacy, if it is in force, does not cover, in words."""
-    federation = trial.federation
-    private = any(isinstance(defence, DifferentialPrivacy) for defence in federation.defences.defences)
-    if not (private and federation.strategy.client_reports):
-        return ()
-    told = "; ".join(federation.strategy.client_reports)
-    return (f"differential privacy covers the updates and not what each client tells beside them: {told}",)
+    defences = make_defences(target.variant.defence).defences
+    reports = target.case.protocol.strategy.client_reports
+    if not reports or not any(isinstance(defence, DifferentialPrivacy) for defence in defences):
+        return None
+    return (
+        "differential privacy covers the updates and not what each client reports beside them: "
+        + "; ".join(reports)
+    )
 
 
-def beside_central(
-    trial: Trial, spec: str, kind: type[Access], kept: dict[str, Any], central: Outcomes
-) -> list[Finding]:
-    """By how much more of the same images the federated model gets right, with an attack and without.
-
-    What the attack was given stands in its row of the clean accuracy, without any remark on its success.
-    """
-    given = next(row["assumes"] for row in kept["rows"] if row["metric"] == "clean-accuracy")
-    return [
-        trial.finding(
-            spec,
-            kind,
-            metric=score.metric,
-            **score.estimate.entries(),
-            assumes=tuple(given),
+def over_central(attacked: Attacked, baseline: Outcomes) -> Attacked:
+    """With what the federated model gets right beyond the central one, on the same images, at each eps."""
+    by_eps = differences(attacked.right(), baseline)
+    clean = next(finding for finding in attacked.findings if finding.metric == "clean-accuracy")
+    added = [
+        dataclasses.replace(
+            clean,
+            metric=f"{name}-accuracy-over-central",
+            value=by_eps[eps].value,
+            low=by_eps[eps].low,
+            high=by_eps[eps].high,
+            n=by_eps[eps].n,
+            note=by_eps[eps].note,
+            seconds=None,
         )
-        for score in over_central(kept["outcomes"], central)
+        for name, eps in {"robust": max(by_eps), "clean": 0.0}.items()
     ]
+    points = tuple(
+        point.model_copy(
+            update={
+                "difference": by_eps[point.eps].value,
+                "difference_low": by_eps[point.eps].low,
+                "difference_high": by_eps[point.eps].high,
+            }
+        )
+        for point in attacked.exhibits.robustness
+    )
+    return dataclasses.replace(
+        attacked,
+        findings=(*attacked.findings, *added),
+        exhibits=attacked.exhibits.model_copy(update={"robustness": points}),
+    )

@@ -1,24 +1,29 @@
 """How sharp each trained model's loss is: the top eigenvalue of its Hessian, on the same images for all."""
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from glasshouse.auditing.experiment import Experiment
-from glasshouse.auditing.trial import Trial
+from glasshouse.auditing.target import Target
 from glasshouse.errors import BadInput
-from glasshouse.findings import Finding, from_row
+from glasshouse.findings import Finding
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.measures.curvature import top_eigenvalues
 from glasshouse.measures.estimate import Estimate
+from glasshouse.store import RunFolder, slug
 
 
-def sharpness(trial: Trial) -> list[Finding]:
+def sharpness(experiment: Experiment, target: Target, folder: RunFolder) -> list[Finding]:
     """The top eigenvalue of one model, read from the folder if it is there; none where none is wanted."""
-    if not trial.experiment.setting.audit.curvature:
+    if not experiment.setting.audit.curvature:
         return []
-    row: dict[str, Any] = trial.cached("top-eigenvalue", lambda: _finding(trial).row())
-    return [from_row(row)]
+    name = f"{slug(target.variant.name)}/top-eigenvalue"
+    finding = folder.kept(name, Finding)
+    if finding is None:
+        finding = _measured(experiment, target)
+        folder.keep(name, finding)
+    return [finding]
 
 
 def measured_on(experiment: Experiment) -> np.ndarray:
@@ -29,33 +34,28 @@ def measured_on(experiment: Experiment) -> np.ndarray:
     return np.sort(numpy_rng(experiment.setting.seed, "curvature").choice(members, most, replace=False))
 
 
-def _finding(trial: Trial) -> Finding:
-    experiment, chosen = trial.experiment, measured_on(trial.experiment)
-    there = len(experiment.split.members)
-    share = f"all {there}" if len(chosen) == there else f"{len(chosen)} of the {there}"
-    estimate, effort = _measured(trial, chosen)
-    return experiment.finding(
-        cell=f"{trial.strategy}/{trial.defence}",
-        family="curvature",
-        defence=trial.defence,
-        strategy=trial.strategy,
-        metric="top-eigenvalue",
-        **estimate.entries(),
-        assumes=(f"the mean loss over {share} training images, the same for every model", effort),
+def _measured(experiment: Experiment, target: Target) -> Finding:
+    chosen, members = measured_on(experiment), len(experiment.split.members)
+    share = f"all {members}" if len(chosen) == members else f"{len(chosen)} of the {members}"
+    return target.case.subject.finding(
+        "curvature",
+        "top-eigenvalue",
+        _eigenvalue(experiment, target, chosen),
+        cell=target.variant.cell,
+        note=f"the mean loss over {share} training images, the same for every model",
     )
 
 
-def _measured(trial: Trial, chosen: np.ndarray) -> tuple[Estimate, str]:
-    """The eigenvalue, and what it took or why there is none.
+def _eigenvalue(experiment: Experiment, target: Target, chosen: np.ndarray) -> Estimate:
+    """The eigenvalue, with a note of what it took, or why there is none.
 
     A model that diverged, or that cannot be differentiated twice, leaves the rest of the audit as it is.
     """
-    experiment = trial.experiment
+    assert target.case.model is not None
     seed = derive(experiment.setting.seed, "curvature", "start")
     try:
-        found = top_eigenvalues(trial.grantor.model, experiment.split.pool[chosen], seed=seed)
+        found = top_eigenvalues(target.case.model, experiment.split.pool[chosen], seed=seed)
     except (BadInput, RuntimeError, np.linalg.LinAlgError) as error:
-        reason = f"not estimable: {str(error).splitlines()[0]}"
-        return Estimate(None, None, None, len(chosen)), reason
+        return Estimate(None, None, None, len(chosen), str(error).splitlines()[0])
     effort = f"{found.products} products with the Hessian, relative residual {found.residual:.1g}"
-    return found.estimate, found.estimate.note or effort
+    return replace(found.estimate, note=found.estimate.note or effort)

@@ -15,11 +15,12 @@ from glasshouse.data.images import Images
 from glasshouse.data.sources import as_dataset, load
 from glasshouse.data.split import Split, split
 from glasshouse.defences import make_defences
+from glasshouse.evidence.truth import NOBODY, Truth
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import check_compatible
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.federation.strategies.strategy import Server, Strategy
-from glasshouse.findings import Finding
+from glasshouse.findings import Subject
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.models.loading import check_output, load_weights, seeded_model
@@ -46,21 +47,42 @@ class Experiment:
         return self.split.images("auxiliary")
 
     @cached_property
-    def candidates(self) -> tuple[Images, np.ndarray]:
-        """All members and non-members, in an order that tells nothing and is the same for every attack.
+    def truth(self) -> Truth:
+        """What the auditor knows: all members and non-members are candidates, in an order that tells nothing.
 
-        With each comes the number of the client that holds it, or -1. None, where there are no non-members.
+        Where there are no non-members, there are no candidates.
         """
-        held = self.split
-        if not len(held.nonmembers):
-            return held.pool[:0], np.empty(0, dtype=np.int64)
-        of_clients = np.concatenate(held.clients)
-        owner = np.repeat(np.arange(len(held.clients)), [len(own) for own in held.clients])
-        by_position = np.argsort(of_clients)  # so that the order is the same however the members are divided
-        positions = np.concatenate([of_clients[by_position], held.nonmembers])
-        holder = np.concatenate([owner[by_position], np.full(len(held.nonmembers), -1)])
-        order = numpy_rng(self.setting.seed, "candidates").permutation(len(positions))
-        return held.pool[positions[order]], holder[order]
+        held, seed = self.split, self.setting.seed
+        candidates, holder = held.pool[:0], NOBODY
+        if len(held.nonmembers):
+            of_clients = np.concatenate(held.clients)
+            owner = np.repeat(np.arange(len(held.clients)), [len(positions) for positions in held.clients])
+            by_position = np.argsort(of_clients)  # so that the order is the same however members are divided
+            positions = np.concatenate([of_clients[by_position], held.nonmembers])
+            holder = np.concatenate([owner[by_position], np.full(len(held.nonmembers), -1)])
+            order = numpy_rng(seed, "candidates").permutation(len(positions))
+            candidates, holder = held.pool[positions[order]], holder[order]
+        return Truth(
+            held.pool,
+            held.clients,
+            candidates,
+            holder,
+            test=held.images("test"),
+            by_user=self.by_user,
+            seed=seed,
+        )
+
+    def subject(self, strategy: str, defence: str) -> Subject:
+        """What the findings about one trained model are about."""
+        setting = self.setting
+        return Subject(
+            source="audit",
+            defence=defence,
+            strategy=strategy,
+            data=setting.data.name,
+            model=setting.model.name,
+            seed=setting.seed,
+        )
 
     def fresh(self, seed: int) -> Tensor:
         """First weights for another model of the same kind, shape (P,)."""
@@ -68,18 +90,6 @@ class Experiment:
             return self.start
         pool = self.split.pool
         return read_vector(seeded_model(self.setting.model.name, pool.shape, pool.classes, seed))
-
-    def finding(self, **entries: Any) -> Finding:
-        """A finding of this audit."""
-        setting = self.setting
-        common: dict[str, Any] = {
-            "source": "audit",
-            "strategy": setting.training.strategy,
-            "data": setting.data.name,
-            "model": setting.model.name,
-            "seed": setting.seed,
-        }
-        return Finding(**common | entries)
 
     def config(self) -> str:
         """The configuration as TOML, with fingerprints of the data and of the weights at the start."""

@@ -1,11 +1,12 @@
-"""Handing out access: from a finished federation to exactly what each adversary would have."""
+"""Handing out access: from a case to exactly what one adversary would have."""
 
 import dataclasses
-from collections import deque
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from itertools import count
+from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
 
@@ -25,36 +26,18 @@ from glasshouse.access import (
     ServerAccess,
     UpdateAccess,
 )
+from glasshouse.auditing.case import Case
 from glasshouse.errors import CannotRun
-from glasshouse.federation.channels import CHANNELS
-from glasshouse.federation.federation import Federation
-from glasshouse.federation.history import History, Observed
+from glasshouse.federation.channels.channel import Channel, Ideal
+from glasshouse.federation.history import Observed
+from glasshouse.federation.live import LiveClients
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.evaluate import predict
-from glasshouse.learning.layout import read_vector, write_vector
-
-PROBE_ROUNDS = 1_000_000
-"""Rounds that a crafting server runs are numbered from here, apart from those of the training."""
-
-
-class _Answers:
-    """What a model answers; images that one attack after the other asks about are looked at once."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        self._kept: deque[tuple[Tensor, int, Tensor]] = deque(maxlen=2)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        for images, version, answers in self._kept:
-            if images is x and version == x._version:
-                return answers.clone()
-        answers = predict(self._model, x).double().softmax(1)
-        self._kept.append((x, x._version, answers))
-        return answers.clone()
+from glasshouse.learning.layout import write_vector
 
 
 @dataclass(frozen=True, eq=False)
-class Sent:
+class SentModel:
     """A model that a crafting server sent, as its network and its vector, shape (P,)."""
 
     network: nn.Module
@@ -67,123 +50,170 @@ class Sent:
         return received
 
 
-class Grantor:
-    """Builds access objects for one finished federation; `sent` are the last crafting server's models."""
+@dataclass(frozen=True, eq=False)
+class Grant:
+    """An access object; what it comes with, in words, and what is worth a note; what a server then sends."""
 
-    def __init__(
-        self, architecture: nn.Module, federation: Federation, history: History, seen: list[Observed]
-    ) -> None:
-        self._federation = federation
-        self._history = history
-        self._seen = seen
-        self._protocol = Protocol(
-            architecture,
-            federation.layout,
-            federation.recipe,
-            federation.shape,
-            federation.classes,
-            federation.channel,
-            federation.strategy,
+    access: Access
+    described: tuple[str, ...] = ()
+    note: str | None = None
+    sent: list[SentModel] = field(default_factory=list)
+
+
+def grant(case: Case, adversary: type[Access], *, changes_network: bool = False) -> Grant:
+    """A fresh access object of type `adversary`: what one attack does to it, no other attack sees.
+
+    Raises `CannotRun` where the case does not hold what the adversary would read.
+    """
+    granted = _GRANTS[adversary](case, changes_network)
+    return dataclasses.replace(granted, access=deepcopy(granted.access))
+
+
+def _query(case: Case, _: bool) -> Grant:
+    model, kept = _model(case), _ANSWERS.setdefault(case, {})
+
+    def probabilities(x: Tensor) -> Tensor:
+        key = hashlib.blake2b(x.detach().contiguous().numpy().data, digest_size=16).digest()
+        if key not in kept:
+            kept[key] = predict(model, x).double().softmax(1)
+        return kept[key].clone()
+
+    return Grant(QueryAccess(probabilities))
+
+
+def _owned(case: Case, _: bool) -> Grant:
+    return Grant(ModelAccess(_model(case)))
+
+
+def _updates(case: Case, _: bool) -> Grant:
+    _check_shows_updates(case.protocol.channel)
+    seen = tuple(
+        SeenUpdates(observed.number, observed.sent, observed.delivery.updates or ())
+        for observed in _rounds(case)
+    )
+    return Grant(UpdateAccess(case.protocol, seen))
+
+
+def _sums(case: Case, _: bool) -> Grant:
+    rounds = _rounds(case)
+    seen = tuple(
+        SeenSum(
+            observed.number,
+            observed.sent,
+            observed.delivery.mean,
+            observed.delivery.clients,
+            tuple(case.sizes[client] for client in observed.delivery.clients),
         )
-        self.model = deepcopy(architecture)
-        write_vector(self.model, history.vector)
-        self.model.eval()
-        self._answers = _Answers(self.model)
-        self.sent: list[Sent] = []
+        for observed in rounds
+        if len(observed.delivery.clients) > 1
+    )
+    if not seen:
+        raise CannotRun("every round that was seen has one client, and the sum of one update is that update")
+    left_out = len(rounds) - len(seen)
+    note = f"{left_out} of {len(rounds)} rounds had one client and are left out" if left_out else None
+    channel = case.protocol.channel
+    described = (Ideal() if channel.shows_updates else channel).described
+    return Grant(AggregateAccess(case.protocol, seen), (described,), note)
 
-    def grant(self, kind: type[Access], *, changes_network: bool = False) -> Access:
-        """A fresh access object of type `kind`: what one attack does to it, no other attack sees."""
-        self.sent = []
-        federation = self._federation
-        if kind in (UpdateAccess, ServerAccess) and not federation.channel.shows_updates:
-            raise CannotRun(f"no single update reaches the server: {federation.channel.described}")
-        makers: dict[type[Access], Callable[[], Access]] = {
-            QueryAccess: self._query,
-            ModelAccess: lambda: ModelAccess(self.model),
-            UpdateAccess: self._updates,
-            AggregateAccess: self._sums,
-            ReportAccess: self._reports,
-            PayloadAccess: self._payloads,
-            ServerAccess: lambda: self._server(ServerAccess, federation, changes_network),
-            BlindServerAccess: lambda: self._server(BlindServerAccess, self.blind, changes_network),
-        }
-        return deepcopy(makers[kind]())
 
-    def _query(self) -> QueryAccess:
-        answers = self._answers
-        return QueryAccess(
-            lambda x: answers(x)
-        )  # a function that encloses the model, not an object that has it
-
-    def _updates(self) -> UpdateAccess:
-        rounds = tuple(
-            SeenUpdates(seen.number, seen.sent, seen.delivery.updates or ()) for seen in self._seen
+def _reports(case: Case, _: bool) -> Grant:
+    seen = tuple(
+        SeenReports(
+            observed.number,
+            observed.sent,
+            observed.delivery.reports,
+            {client: case.sizes[client] for client in observed.delivery.reports},
         )
-        return UpdateAccess(self._protocol, rounds)
+        for observed in _rounds(case)
+        if observed.delivery.reports
+    )
+    if not seen:
+        raise CannotRun("clients report nothing beside their updates")
+    return Grant(ReportAccess(case.protocol, seen))
 
-    def _sums(self) -> AggregateAccess:
-        sizes = self._federation.sizes
-        rounds = tuple(
-            SeenSum(
-                seen.number,
-                seen.sent,
-                seen.delivery.mean,
-                seen.delivery.clients,
-                tuple(sizes[client] for client in seen.delivery.clients),
+
+def _payloads(case: Case, _: bool) -> Grant:
+    seen = tuple(
+        SeenPayload(observed.number, observed.sent, observed.payload)
+        for observed in _rounds(case)
+        if observed.payload
+    )
+    if not seen:
+        raise CannotRun("the server sends nothing beside the model")
+    return Grant(PayloadAccess(case.protocol, seen))
+
+
+def _crafting(case: Case, changes_network: bool) -> Grant:
+    clients = _clients(case)
+    _check_shows_updates(clients.channel)
+    return _server(case, ServerAccess, clients, changes_network)
+
+
+def _blind_crafting(case: Case, changes_network: bool) -> Grant:
+    clients = _clients(case).behind_a_sum()
+    if len(clients.sizes) < 2:
+        raise CannotRun("there is one client, and the sum of one update is that update: no server is blind")
+    granted = _server(case, BlindServerAccess, clients, changes_network)
+    return dataclasses.replace(granted, described=(*granted.described, clients.channel.described))
+
+
+def _server(case: Case, kind: type[ServerAccess], clients: LiveClients, changes_network: bool) -> Grant:
+    numbers = count()
+    sent: list[SentModel] = []
+    protocol = dataclasses.replace(case.protocol, channel=clients.channel)
+
+    def serving(live: LiveClients, protocol: Protocol) -> ServerAccess:
+        def exchange(
+            vector: Tensor, clients: Sequence[int], apart: Mapping[int, Tensor] | None = None
+        ) -> Delivery:
+            sent.extend(
+                SentModel(protocol.architecture, model) for model in (vector, *(apart or {}).values())
             )
-            for seen in self._seen
-        )
-        return AggregateAccess(self._protocol, rounds)
+            return live.exchange(vector, list(clients), next(numbers), apart)
 
-    def _reports(self) -> ReportAccess:
-        sizes = self._federation.sizes
-        rounds = tuple(
-            SeenReports(
-                seen.number,
-                seen.sent,
-                seen.delivery.reports,
-                {client: sizes[client] for client in seen.delivery.reports},
-            )
-            for seen in self._seen
-            if seen.delivery.reports
-        )
-        if not rounds:
-            raise CannotRun("clients tell the server nothing beside their updates")
-        return ReportAccess(self._protocol, rounds)
+        return kind(protocol, live.current, live.sizes, exchange, rebuilt if changes_network else None)
 
-    def _payloads(self) -> PayloadAccess:
-        rounds = tuple(
-            SeenPayload(seen.number, seen.sent, seen.payload) for seen in self._seen if seen.payload
-        )
-        if not rounds:
-            raise CannotRun("the server sends nothing beside the model")
-        return PayloadAccess(self._protocol, rounds)
+    def rebuilt(network: nn.Module) -> ServerAccess:
+        live = clients.training(network)
+        return serving(live, dataclasses.replace(protocol, architecture=network, layout=live.layout))
 
-    @cached_property
-    def blind(self) -> Federation:
-        """The same clients behind secure aggregation."""
-        federation = self._federation
-        return federation.through(CHANNELS.make("secure")) if federation.channel.shows_updates else federation
+    words = ("permission to change the network",) if changes_network else ()
+    return Grant(serving(clients, protocol), words, sent=sent)
 
-    def _server(
-        self, kind: type[ServerAccess], federation: Federation, changes_network: bool
-    ) -> ServerAccess:
-        numbers = iter(range(PROBE_ROUNDS, 2 * PROBE_ROUNDS))
-        sizes, sent = tuple(federation.sizes), self.sent
-        protocol = dataclasses.replace(self._protocol, channel=federation.channel)
 
-        def serving(running: Federation, protocol: Protocol, current: Tensor) -> ServerAccess:
-            def exchange(
-                vector: Tensor, clients: Sequence[int], apart: Mapping[int, Tensor] | None = None
-            ) -> Delivery:
-                sent.extend(Sent(protocol.architecture, each) for each in (vector, *(apart or {}).values()))
-                return running.exchange(vector, list(clients), next(numbers), apart=apart).delivery
+def _model(case: Case) -> nn.Module:
+    if case.model is None:
+        raise CannotRun("there is no final model")
+    return case.model
 
-            return kind(protocol, current, sizes, exchange, rebuilt if changes_network else None)
 
-        def rebuilt(network: nn.Module) -> ServerAccess:
-            running = federation.training(network)
-            changed = dataclasses.replace(protocol, architecture=network, layout=running.layout)
-            return serving(running, changed, read_vector(network))
+def _rounds(case: Case) -> tuple[Observed, ...]:
+    if not case.rounds:
+        raise CannotRun("no round was seen")
+    return case.rounds
 
-        return serving(federation, protocol, self._history.vector)
+
+def _clients(case: Case) -> LiveClients:
+    if case.clients is None:
+        raise CannotRun("there are no clients to exchange models with")
+    return case.clients
+
+
+def _check_shows_updates(channel: Channel) -> None:
+    if not channel.shows_updates:
+        raise CannotRun(f"no single update reaches the server: {channel.described}")
+
+
+_ANSWERS: WeakKeyDictionary[Case, dict[bytes, Tensor]] = WeakKeyDictionary()
+"""What the model of a case answers, by the images' content: one attack asks what another has asked."""
+
+_GRANTS: dict[type[Access], Callable[[Case, bool], Grant]] = {
+    QueryAccess: _query,
+    ModelAccess: _owned,
+    UpdateAccess: _updates,
+    AggregateAccess: _sums,
+    ReportAccess: _reports,
+    PayloadAccess: _payloads,
+    ServerAccess: _crafting,
+    BlindServerAccess: _blind_crafting,
+}

@@ -8,11 +8,10 @@ from torch import nn
 from glasshouse.auditing.battery import run_battery
 from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.setting import EXAMPLE, Setting
-from glasshouse.auditing.trial import slug
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
 from glasshouse.results import Results, write_results
-from glasshouse.store import open_run
+from glasshouse.store import open_run, slug
 
 
 def audit(
@@ -35,5 +34,5 @@ def audit(
     stem = f"audit-{slug(Path(experiment.setting.data.name).stem)}"
     folder = open_run(Path(out) if out is not None else None, stem, experiment.config())
     with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
-        findings, curves = run_battery(experiment, folder, running, progress)
-    return write_results(folder.path, findings, curves)
+        findings, exhibits = run_battery(experiment, folder, running, progress)
+    return write_results(folder.path, findings, exhibits)

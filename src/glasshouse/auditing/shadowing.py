@@ -1,11 +1,13 @@
 """Shadow models for an audit: what a setting says of them, trained at most once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from glasshouse.auditing.case import ShadowSource
 from glasshouse.auditing.experiment import Experiment
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput, CannotRun
@@ -32,14 +34,19 @@ class Shadowing:
     """Trains shadow models on the auxiliary images, or on the candidates, and keeps their answers."""
 
     def __init__(self, experiment: Experiment, cache: Path, engine: Engine, progress: Progress) -> None:
-        self._bench = experiment
+        self._experiment = experiment
         self._cache = cache
         self._engine = engine
         self._progress = progress
         self._kept: dict[tuple[str, str, int], Shadows] = {}
-        auxiliary, (candidates, _) = experiment.auxiliary, experiment.candidates
-        self._auxiliary = len(auxiliary)
-        self._pool = _joined(auxiliary, candidates)
+        self._auxiliary = len(experiment.auxiliary)
+        candidates = experiment.truth.candidates
+        assert candidates is not None
+        self._pool = _joined(experiment.auxiliary, candidates)
+
+    def under(self, defence: str, rounds: int | None = None) -> ShadowSource:
+        """The shadows of a target under `defence`, trained when they are asked for."""
+        return _Source(self, defence, rounds)
 
     def offline(self, defence: str, rounds: int | None = None) -> Shadows:
         """Shadows on parts of the auxiliary images; no candidate is among their training data.
@@ -51,7 +58,7 @@ class Shadowing:
                 f"{self._auxiliary} auxiliary images are too few to train shadow models on; "
                 f"set data.auxiliary to {FEWEST_AUXILIARY} or more"
             )
-        master, members = np.arange(self._auxiliary), len(self._bench.split.members)
+        master, members = np.arange(self._auxiliary), len(self._experiment.split.members)
         return self._train(
             "offline", defence, rounds, lambda count, rng: shadow_sets(master, members, count, rng)
         )
@@ -68,7 +75,7 @@ class Shadowing:
         rounds: int | None,
         draw: Callable[[int, np.random.Generator], list[ShadowSet]],
     ) -> Shadows:
-        setting = self._bench.setting
+        setting = self._experiment.setting
         count = setting.audit.shadows
         if not count:
             raise CannotRun("the setting trains no shadow models (audit.shadows = 0)")
@@ -84,8 +91,8 @@ class Shadowing:
     def _trained(self, training: Training, sets: list[ShadowSet], seed: int) -> Answers:
         try:
             answers = train_shadows(
-                self._bench.model,
-                self._bench.fresh,
+                self._experiment.model,
+                self._experiment.fresh,
                 training,
                 self._pool,
                 sets,
@@ -107,7 +114,7 @@ class Shadowing:
 
         Shadows have no server with images of its own; fedavg stands in for a strategy that needs them.
         """
-        setting = self._bench.setting
+        setting = self._experiment.setting
         training, audit = setting.training, setting.audit
         federated = audit.shadow_training == "like-target"
         strategy: Strategy = STRATEGIES.make(training.strategy)
@@ -115,7 +122,7 @@ class Shadowing:
         return Training(
             recipe=training.recipe(),
             rounds=rounds,
-            clients=len(self._bench.split.clients) if federated else 1,
+            clients=len(self._experiment.split.clients) if federated else 1,
             fraction=training.fraction if federated else 1.0,
             partition="iid" if by_user or not federated else setting.data.partition,
             strategy=training.strategy if federated and not strategy.needs_images else "fedavg",
@@ -124,7 +131,7 @@ class Shadowing:
 
     def _shadows(self, kind: str, training: Training, answers: Answers, sets: list[ShadowSet]) -> Shadows:
         source = "auxiliary images" if kind == "offline" else "of the records in question themselves"
-        setting = self._bench.setting
+        setting = self._experiment.setting
         target = setting.training.strategy
         told = (
             f"{len(sets)} shadow models of the same network and recipe, trained {training.described()}, "
@@ -132,9 +139,55 @@ class Shadowing:
         )
         if setting.audit.shadow_training == "like-target" and training.strategy != target:
             told += f", by fedavg, as there is no server with images of its own, which {target} needs"
-        start = "" if self._bench.fresh_weights else ", from the target's own first weights"
+        start = "" if self._experiment.fresh_weights else ", from the target's own first weights"
         cut = self._auxiliary
         return Shadows(answers.about(slice(cut)), answers.about(slice(cut, None)), told + start)
+
+
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """The shadows of one target."""
+
+    shadowing: Shadowing
+    defence: str
+    rounds: int | None
+
+    def offline(self) -> Shadows:
+        return self.shadowing.offline(self.defence, self.rounds)
+
+    def online(self) -> Shadows:
+        return self.shadowing.online(self.defence, self.rounds)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyShadows:
+    """Shadows that are trained already, or the reason why there are none: these can travel to a worker."""
+
+    ready: Mapping[str, Shadows | str]
+
+    @classmethod
+    def of(cls, source: ShadowSource, kinds: Iterable[str]) -> "ReadyShadows":
+        """Those of a source that attacks will ask for: `shadows`, `online_shadows`, or both."""
+        makers = {"shadows": source.offline, "online_shadows": source.online}
+        ready: dict[str, Shadows | str] = {}
+        for kind in kinds:
+            try:
+                ready[kind] = makers[kind]()
+            except CannotRun as reason:
+                ready[kind] = str(reason)
+        return cls(ready)
+
+    def offline(self) -> Shadows:
+        return self._shadows("shadows")
+
+    def online(self) -> Shadows:
+        return self._shadows("online_shadows")
+
+    def _shadows(self, kind: str) -> Shadows:
+        shadows = self.ready[kind]
+        if isinstance(shadows, str):
+            raise CannotRun(shadows)
+        return shadows
 
 
 def _joined(first: Images, second: Images) -> Images:

@@ -1,61 +1,130 @@
-"""Training what is put on trial: the federation under a defence, or the central baseline."""
+"""What an audit attacks: the federation trained under a defence, or the central baseline."""
 
 import dataclasses
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
+
+from glasshouse.auditing.case import Case, protocol_of
 from glasshouse.auditing.experiment import Experiment
-from glasshouse.auditing.grants import Grantor
-from glasshouse.auditing.setting import TrainingTable
-from glasshouse.auditing.trial import Trial, slug
+from glasshouse.auditing.setting import Setting, TrainingTable
 from glasshouse.defences import make_defences
+from glasshouse.exhibits import TrainingPoint
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation, Plan
-from glasshouse.federation.history import Record
+from glasshouse.federation.history import History, Record
+from glasshouse.federation.live import LiveClients
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.learning.engine import Engine
+from glasshouse.learning.layout import write_vector
 from glasshouse.learning.seeds import derive
 from glasshouse.progress import Progress
-from glasshouse.store import RunFolder, write_tensors
+from glasshouse.store import RunFolder, slug, write_tensors
+
+CENTRAL = "central"
+"""The strategy of the baseline: a single client that holds everybody's data and always takes part."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the trainings that an audit compares: a strategy under a defence."""
+
+    strategy: str
+    defence: str
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others of an audit: the defence, or that it is central."""
+        return CENTRAL if self.strategy == CENTRAL else self.defence
+
+    @property
+    def cell(self) -> str:
+        """The cell of its findings."""
+        return f"{self.strategy}/{self.defence}"
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A trained model as a case, which test images it gets right, bool of shape (N,), and its curve."""
+
+    variant: Variant
+    case: Case
+    hits: np.ndarray
+    rounds: int
+    curve: tuple[TrainingPoint, ...] = ()
 
 
 def train_target(
-    experiment: Experiment, folder: RunFolder, engine: Engine, progress: Progress, strategy: str, defence: str
-) -> Trial:
-    """The federation under `defence`, trained to the end of its plan.
-
-    The strategy `central` is the baseline: a single client that holds everybody's data and always takes part.
-    """
+    experiment: Experiment, folder: RunFolder, engine: Engine, progress: Progress, variant: Variant
+) -> Target:
+    """The target of `variant`, trained to the end of its plan, or read from the folder where it is there."""
     setting = experiment.setting
-    training = setting.training
-    central = strategy == "central"
-    plan = Plan(
+    federation, history, record = train(experiment, folder, engine, progress, variant)
+    ends = _ends(len(history.rounds), setting.audit.observe)
+    observed = [number for number in ends if number in _plan(setting, variant).observe]
+    model = deepcopy(experiment.model)
+    write_vector(model, history.vector)
+    case = Case(
+        subject=experiment.subject(variant.strategy, variant.defence),
+        protocol=protocol_of(federation, experiment.model),
+        model=model.eval(),
+        rounds=tuple(record.observed(number) for number in observed),
+        sizes=tuple(federation.sizes),
+        clients=LiveClients(federation, history.vector),
+        truth=experiment.truth,
+        auxiliary=experiment.auxiliary,
+    )
+    write_tensors(weights_file(folder, variant), model.state_dict())
+    hits = federation.examiner.hits(history.vector).numpy()
+    return Target(variant, case, hits, len(history.rounds), tuple(_curve(variant, history, setting.seed)))
+
+
+def weights_file(folder: RunFolder, variant: Variant) -> Path:
+    """Where the final weights lie; they are written when the training is done."""
+    return folder.path / "weights" / f"{slug(variant.name)}.safetensors"
+
+
+def train(
+    experiment: Experiment, folder: RunFolder, engine: Engine, progress: Progress, variant: Variant
+) -> tuple[Federation, History, Record]:
+    """The trained federation with its history; the record in the folder is where a later call goes on."""
+    setting, central = experiment.setting, variant.strategy == CENTRAL
+    training, split = setting.training, experiment.split
+    if central:
+        split = dataclasses.replace(split, clients=(split.members,))
+    federation = Federation(
+        experiment.model,
+        split,
+        training.recipe(),
+        engine=engine,
+        strategy=STRATEGIES.make("fedavg" if central else variant.strategy),
+        defences=make_defences(variant.defence),
+        channel=CHANNELS.make("plain" if central else training.channel),
+        local_test=0 if central else training.local_test,
+        seed=derive(setting.seed, "federation"),
+    )
+    record = Record(folder.work / slug(variant.name))
+    history = federation.run(
+        experiment.start,
+        _plan(setting, variant),
+        record=record,
+        progress=progress,
+        label=f"training, {variant.name}",
+    )
+    return federation, history, record
+
+
+def _plan(setting: Setting, variant: Variant) -> Plan:
+    training, central = setting.training, variant.strategy == CENTRAL
+    return Plan(
         rounds=training.rounds,
         fraction=1.0 if central else training.fraction,
         target_accuracy=training.target_accuracy,
         observe=() if central else _watched(training, setting.audit.observe),
     )
-    federation = Federation(
-        experiment.model,
-        dataclasses.replace(experiment.split, clients=(experiment.split.members,))
-        if central
-        else experiment.split,
-        training.recipe(),
-        engine=engine,
-        strategy=STRATEGIES.make("fedavg" if central else strategy),
-        defences=make_defences(defence),
-        channel=CHANNELS.make("plain" if central else training.channel),
-        local_test=0 if central else training.local_test,
-        seed=derive(setting.seed, "federation"),
-    )
-    name = strategy if central else defence
-    record = Record(folder.work / slug(name))
-    history = federation.run(
-        experiment.start, plan, record=record, progress=progress, label=f"training, {name}"
-    )
-    ends = _ends(len(history.rounds), setting.audit.observe)
-    seen = [record.observed(number) for number in ends if number in plan.observe]
-    grantor = Grantor(experiment.model, federation, history, seen)
-    write_tensors(folder.path / "weights" / f"{slug(name)}.safetensors", grantor.model.state_dict())
-    return Trial(experiment, folder, defence, strategy, federation, history, grantor)
 
 
 def _watched(training: TrainingTable, count: int) -> tuple[int, ...]:
@@ -68,3 +137,19 @@ def _ends(rounds: int, count: int) -> tuple[int, ...]:
     """The first and the last rounds, `count` together: what is new shows early, what stays shows late."""
     first = -(-count // 2)
     return tuple(number for number in range(rounds) if number < first or number >= rounds - (count - first))
+
+
+def _curve(variant: Variant, history: History, seed: int) -> Iterator[TrainingPoint]:
+    """Accuracy, and the bytes to and from a client, round by round."""
+    for row in history.rounds:
+        yield TrainingPoint(
+            cell=variant.cell,
+            defence=variant.defence,
+            strategy=variant.strategy,
+            seed=seed,
+            round=row.number + 1,
+            acc_global=row.acc_global,
+            acc_local=row.acc_local,
+            down=row.down,
+            up=row.up,
+        )

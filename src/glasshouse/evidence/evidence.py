@@ -1,7 +1,68 @@
-"""What an attack returns."""
+"""What an attack returns, and what the auditor makes of it."""
 
-from abc import ABC
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+from torch import Tensor
+
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.truth import Question
+from glasshouse.exhibits import Exhibits
+from glasshouse.measures.estimate import Estimate
+
+NOTHING = Exhibits()
 
 
-class Evidence(ABC):  # noqa: B024
-    """One answer of an attack; a kind of it is one file of this folder."""
+@dataclass(frozen=True)
+class Score:
+    """One metric with the score of a blind guess."""
+
+    metric: str
+    estimate: Estimate
+    chance: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """An original beside what the attack made of it, both of shape (C, H, W), with words for the page."""
+
+    name: str
+    original: Tensor
+    result: Tensor
+    caption: str
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """Everything the auditor reads off one piece of evidence.
+
+    `exhibits` say nothing yet of attack and case. `outcomes` are of evasion attacks: for each eps, 0 for no
+    attack, which candidates the model gets right, bool of shape (N,).
+    """
+
+    scores: tuple[Score, ...]
+    exhibits: Exhibits = NOTHING
+    pictures: tuple[Comparison, ...] = ()
+    outcomes: Mapping[float, np.ndarray] = field(default_factory=dict)
+
+
+class Evidence(ABC):
+    """An attack's answer; each kind is one file of this folder and one line of its registry.
+
+    `about` says what the attack is asked about: members and non-members, test images, or the clients.
+    """
+
+    about: ClassVar[Literal["records", "test images", "clients"]]
+
+    @abstractmethod
+    def judge(self, question: Question) -> Judgement:
+        """Compare with the truth; raises `CannotRun` where the answer cannot be judged."""
+
+    @classmethod
+    def of_failed_round(cls, reason: str, shape: tuple[int, int, int], clients: int) -> "Evidence":
+        """What is left where the attack's round failed, with `clients` that hold images of `shape`."""
+        raise CannotRun(f"the round failed: {reason}")

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glasshouse.evidence.evidence import Evidence
+from glasshouse.evidence.evidence import Evidence, Judgement, Score
+from glasshouse.evidence.truth import Question
+from glasshouse.measures.estimate import mean, proportion
+from glasshouse.measures.labels import overlap, whole_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,3 +23,19 @@ class LabelCounts(Evidence):
     """Label counts, one for each client or group of clients."""
 
     counted: tuple[CountedLabels, ...]
+
+    about = "clients"
+
+    def judge(self, question: Question) -> Judgement:
+        """The blind guess gives every class the same count."""
+        counts = [counted.counts for counted in self.counted]
+        held = [question.truth.label_counts[list(counted.clients)].sum(0) for counted in self.counted]
+        guesses = [whole_counts(np.ones(len(true)), int(true.sum())) for true in held]
+        shares, blind_shares = (list(map(overlap, answers, held)) for answers in (counts, guesses))
+        exact, blind_exact = (list(map(np.array_equal, answers, held)) for answers in (counts, guesses))
+        return Judgement(
+            (
+                Score("label-overlap", mean(shares, bounds=(0.0, 1.0)), float(np.mean(blind_shares))),
+                Score("exact-counts", proportion(sum(exact), len(exact)), float(np.mean(blind_exact))),
+            )
+        )

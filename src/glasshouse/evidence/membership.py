@@ -1,10 +1,22 @@
-"""Who was trained on: scores for records or batches."""
+"""Who was trained on: a score for each record or batch."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
-from glasshouse.evidence.evidence import Evidence
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.evidence import Evidence, Judgement, Score
+from glasshouse.evidence.truth import Question
+from glasshouse.exhibits import Exhibits, Risk, Roc
+from glasshouse.learning.seeds import numpy_from
+from glasshouse.measures.epsilon import epsilon_lower_bound
+from glasshouse.measures.estimate import Estimate
+from glasshouse.measures.membership import advantage, auc, balanced_accuracy, chance_at_fpr, roc, tpr_at_fpr
+
+LOW_RATES = {"1%": 0.01, "0.1%": 0.001, "0.01%": 0.0001}
+"""The false positive rates at which true ones are counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,3 +31,63 @@ class MembershipScores(Evidence):
     decisions: np.ndarray
     by_client: np.ndarray | None = None
     by_round: dict[int, np.ndarray] = field(default_factory=dict)
+
+    about = "records"
+
+    def judge(self, question: Question) -> Judgement:
+        """Beside a coin's scores; single records also bound epsilon from below."""
+        if not np.isfinite(self.scores).all():
+            raise CannotRun("the model's answers are not finite numbers")
+        member = question.member
+        nonmembers = int((~member).sum())
+        scores = [
+            Score("auc", auc(self.scores, member), 0.5),
+            Score("balanced-accuracy", balanced_accuracy(self.decisions, member), 0.5),
+            Score("advantage", advantage(self.decisions, member), 0.0),
+        ]
+        for name, fpr in LOW_RATES.items():
+            rate = tpr_at_fpr(self.scores, member, fpr)
+            scores.append(Score(f"tpr-at-{name}-fpr", rate, chance_at_fpr(nonmembers, fpr)))
+        if question.batches is None:
+            scores.append(Score("epsilon", self._epsilon(question), 0.0))
+        broken_down = question.detailed and question.batches is None
+        risks = tuple(self._risks(question)) if broken_down else ()
+        return Judgement(tuple(scores), Exhibits(roc=(self._roc(question),), risk=risks))
+
+    def _epsilon(self, question: Question) -> Estimate:
+        if question.truth.by_user:
+            reason = "whole users were drawn as members, not single records"
+            return Estimate(None, None, None, len(self.scores), reason)
+        return epsilon_lower_bound(self.scores, question.member, numpy_from(question.rng))
+
+    def _roc(self, question: Question) -> Roc:
+        fpr, tpr = roc(self.scores, question.member)
+        members = int(question.member.sum())
+        return Roc(
+            fpr=tuple(fpr),
+            tpr=tuple(tpr),
+            members=members,
+            nonmembers=len(question.member) - members,
+            unit=1 if question.batches is None else question.batches.shape[1],
+        )
+
+    def _risks(self, question: Question) -> Iterator[Risk]:
+        """The AUC on each client's members, and after each observed round, against all non-members.
+
+        An attack that knows clients apart is taken at its word about each client that it saw; else the one
+        score that it gives a record counts.
+        """
+        by_client = [] if self.by_client is None else list(self.by_client)
+        for client in range(len(question.truth.clients)):
+            scores = by_client[client] if client < len(by_client) else self.scores
+            yield _risk("client", client, scores, question.holder == client, question.member)
+        for number, scores in self.by_round.items():
+            yield _risk("round", number, scores, question.member, question.member)
+
+
+def _risk(
+    kind: Literal["client", "round"], index: int, scores: np.ndarray, inside: np.ndarray, member: np.ndarray
+) -> Risk:
+    compared = inside | ~member
+    area = auc(scores[compared], inside[compared])
+    return Risk(kind=kind, index=index, value=area.value, low=area.low, high=area.high, n=area.n, chance=0.5)

@@ -1,10 +1,26 @@
 """Training images rebuilt."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from glasshouse.evidence.evidence import Evidence
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.evidence import Comparison, Evidence, Judgement, Score
+from glasshouse.evidence.truth import Question
+from glasshouse.measures.estimate import Estimate, mean, proportion
+from glasshouse.measures.pictures import (
+    CAP,
+    NEAR_EXACT,
+    RECOVERED,
+    Match,
+    blind_guess,
+    match,
+    paired_psnr,
+    paired_ssim,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,3 +37,77 @@ class Reconstructions(Evidence):
     offline: float
     online: float
     note: str | None = None
+
+    about = "clients"
+
+    def judge(self, question: Question) -> Judgement:
+        """Every sample counts: where no image was returned for it, a uniform grey one is judged.
+
+        The blind guess shows, for each sample, the auxiliary image that is nearest to it.
+        """
+        originals = question.truth.held_by(self.clients).x
+        self._check(originals)
+        matched = match(originals, self.x)
+        blind = blind_guess(originals, question.auxiliary.x)
+        blind_psnr, n = paired_psnr(originals, blind), len(originals)
+        recovered, exact = matched.psnr >= RECOVERED, matched.psnr >= NEAR_EXACT
+        rate = replace(proportion(int(recovered.sum()), n), note=self.note)
+        exact_rate = proportion(int(exact.sum()), n)
+        likeness, blind_likeness = (paired_ssim(originals, images) for images in (matched.guess, blind))
+        scores = (
+            Score("recovery-rate", rate, float((blind_psnr >= RECOVERED).mean())),
+            Score("near-exact-rate", exact_rate, float((blind_psnr >= NEAR_EXACT).mean())),
+            Score("psnr", mean(matched.psnr.tolist(), bounds=(0.0, CAP)), float(blind_psnr.mean())),
+            Score("psnr-of-recovered", self._psnr_of_recovered(matched.psnr[recovered])),
+            Score("ssim", mean(likeness.tolist(), bounds=(-1.0, 1.0)), float(blind_likeness.mean())),
+            Score("offline-seconds", Estimate(self.offline, None, None, n)),
+            Score("online-seconds", Estimate(self.online, None, None, n)),
+        )
+        shown = question.detailed and len(self.x) > 0
+        return Judgement(scores, pictures=tuple(_shown(originals, matched)) if shown else ())
+
+    @classmethod
+    def of_failed_round(cls, reason: str, shape: tuple[int, int, int], clients: int) -> "Reconstructions":
+        """No image of anybody."""
+        return cls(torch.empty(0, *shape), tuple(range(clients)), 0.0, 0.0, reason)
+
+    def _check(self, originals: Tensor) -> None:
+        """Refuse what is no image, and more images than samples: one could return thousands and hope."""
+        if len(self.x) > len(originals):
+            raise CannotRun(f"the attack returned {len(self.x)} images for {len(originals)} samples")
+        if self.x.shape[1:] != originals.shape[1:] or not ((self.x >= 0) & (self.x <= 1)).all():
+            raise CannotRun("the attack returned something other than images of the samples' shape in [0, 1]")
+
+    def _psnr_of_recovered(self, psnr: np.ndarray) -> Estimate:
+        """No chance stands beside it: these samples were chosen by the attack's success on them."""
+        if len(psnr):
+            return mean(psnr.tolist(), bounds=(0.0, CAP))
+        reason = f"no image reached {RECOVERED:g} dB"
+        return Estimate(None, None, None, 0, f"{reason} ({self.note})" if self.note else reason)
+
+
+def _shown(originals: Tensor, matched: Match) -> Iterator[Comparison]:
+    """The best, those around the median and the worst, of all samples."""
+    for place, rank in ranked(matched.psnr).items():
+        success = matched.psnr[place] >= RECOVERED
+        note = f"recovered: {RECOVERED:g} dB or more" if success else f"not recovered: below {RECOVERED:g} dB"
+        if not matched.returned[place]:
+            note = "nothing was returned for it; grey stands in"
+        caption = f"{matched.psnr[place]:.1f} dB, {rank}"
+        yield Comparison(str(place), originals[place], matched.guess[place], caption, note)
+
+
+def ranked(psnr: np.ndarray) -> dict[int, str]:
+    """The samples to show, best first, each with its rank: up to three best, three median and three worst.
+
+    >>> ranked(np.array([10.0, 40.0, 20.0, 30.0]))
+    {1: 'best', 3: 'median', 0: 'worst'}
+    """
+    order = np.argsort(-psnr, kind="stable").tolist()
+    each = max(1, min(3, len(order) // 3))
+    middle = (len(order) - each) // 2
+    groups = {"best": order[:each], "worst": order[-each:], "median": order[middle : middle + each]}
+    chosen: dict[int, str] = {}
+    for rank, positions in groups.items():
+        chosen = dict.fromkeys(positions, rank) | chosen
+    return {position: chosen[position] for position in order if position in chosen}

@@ -84,6 +84,19 @@ class Engine:
         self._parallel = self._folder = None
         self._open.__exit__(kind, error, trace)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In a worker, which is one of many, an engine has that worker alone."""
+        return Engine, (1,)
+
+    @property
+    def local(self) -> bool:
+        """Whether all workers see the files of this machine."""
+        return self.backend == "processes"
+
+    def map_local(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
+        """As `map`, for jobs that read and write files of this machine: on a cluster they run here."""
+        return self.map(function, jobs) if self.local else map(function, jobs)
+
     def map(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
         """`function(job)` for each job, in the order of the jobs."""
         if self._parallel is None:

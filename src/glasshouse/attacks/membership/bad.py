@@ -14,11 +14,11 @@ import torch
 
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.membership.batches import check_batches, compose
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
 from glasshouse.attacks.membership.signals import asked, given, losses
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
+from glasshouse.evidence.batches import check_batches, compose
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import Answers
 from glasshouse.learning.seeds import numpy_from

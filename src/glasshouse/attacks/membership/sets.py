@@ -13,11 +13,11 @@ import torch
 
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.membership.batches import check_batches, compose
 from glasshouse.attacks.membership.calibration import FEWEST, best_threshold, others
 from glasshouse.attacks.membership.lira import offline_scores
 from glasshouse.attacks.membership.signals import asked, given, log_odds, losses
 from glasshouse.errors import CannotRun
+from glasshouse.evidence.batches import check_batches, compose
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import Answers
 from glasshouse.learning.seeds import numpy_from

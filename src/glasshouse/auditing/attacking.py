@@ -1,0 +1,148 @@
+"""Attacks on one target of an audit: each is a job for a worker, and is kept when it is done."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from glasshouse.access import Access
+from glasshouse.attacks import ATTACKS
+from glasshouse.auditing.case import Case, ShadowSource
+from glasshouse.auditing.examine import Examination, examine
+from glasshouse.auditing.gallery import save_pictures
+from glasshouse.auditing.shadowing import ReadyShadows
+from glasshouse.auditing.target import Target
+from glasshouse.evidence import KINDS
+from glasshouse.evidence.evidence import Evidence
+from glasshouse.exhibits import Exhibits
+from glasshouse.findings import Finding
+from glasshouse.learning.engine import Engine
+from glasshouse.learning.shared import Shared
+from glasshouse.measures.estimate import proportion
+from glasshouse.progress import Progress
+from glasshouse.store import RunFolder, slug
+from glasshouse.vetting.vet import vet
+
+MOST_VETTED = 2
+"""As many of the models that a crafting server sent are vetted."""
+
+SHADOWS = ("shadows", "online_shadows")
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """An attack, and the access that it gets."""
+
+    spec: str
+    access: type[Access]
+
+    @property
+    def name(self) -> str:
+        """A name for its files."""
+        return f"{slug(self.spec)}-by-{slug(self.access.adversary)}"
+
+    @property
+    def meets_central(self) -> bool:
+        """Whether the attack asks what a model trained in one place can be compared by: its test images."""
+        kind: type[Evidence] = KINDS.load(ATTACKS.make(self.spec).family)
+        return kind.about == "test images"
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What one attack on one target leaves.
+
+    `outcomes` are of evasion attacks: for each eps, 0 for no attack, a character for each candidate, 1 where
+    the model is right, else 0.
+    """
+
+    findings: tuple[Finding, ...]
+    exhibits: Exhibits
+    outcomes: dict[float, str]
+
+    def right(self) -> dict[float, np.ndarray]:
+        """The outcomes as arrays of truth values."""
+        return {eps: np.array([hit == "1" for hit in hits]) for eps, hits in self.outcomes.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    case: Shared
+    assignment: Assignment
+    pictures: Path | None
+
+
+def assignments(specs: Iterable[str]) -> list[Assignment]:
+    """Every attack with each access that it works with."""
+    return [Assignment(spec, access) for spec in specs for access in ATTACKS.make(spec).needs]
+
+
+def attack_target(
+    target: Target,
+    tried: Sequence[Assignment],
+    shadows: ShadowSource,
+    folder: RunFolder,
+    engine: Engine,
+    progress: Progress,
+    *,
+    detailed: bool,
+) -> list[Attacked]:
+    """What each of the attacks leaves; those that are not in the folder run now, several at once.
+
+    Where it is `detailed`, pictures are shown, risks broken down by client and round, and models vetted.
+    """
+    names = {assignment: f"{slug(target.variant.name)}/{assignment.name}" for assignment in tried}
+    kept = {assignment: folder.kept(name, Attacked) for assignment, name in names.items()}
+    missing = [assignment for assignment, attacked in kept.items() if attacked is None]
+    if missing:
+        known = {name for assignment in missing for name in ATTACKS.make(assignment.spec).knows}
+        ready = ReadyShadows.of(shadows, [kind for kind in SHADOWS if kind in known])
+        case = engine.share(dataclasses.replace(target.case, shadows=ready))
+        jobs = [_Job(case, assignment, folder.path if detailed else None) for assignment in missing]
+        arriving = zip(missing, engine.map_local(_attack, jobs))
+        for assignment, attacked in progress.track(
+            arriving, f"attacks on {target.variant.name}", len(missing)
+        ):
+            folder.keep(names[assignment], attacked)
+            kept[assignment] = attacked
+        case.remove()
+    return [attacked for attacked in kept.values() if attacked is not None]
+
+
+def _attack(job: _Job) -> Attacked:
+    case: Case = job.case.get()
+    assignment, detailed = job.assignment, job.pictures is not None
+    examination = examine(case, assignment.spec, assignment.access, detailed=detailed)
+    findings, exhibits = examination.findings(), examination.exhibits()
+    outcomes: dict[float, str] = {}
+    if examination.judgement is not None:
+        judgement = examination.judgement
+        outcomes = {
+            eps: "".join("01"[int(hit)] for hit in right) for eps, right in judgement.outcomes.items()
+        }
+        if job.pictures is not None:
+            pictures = save_pictures(judgement.pictures, job.pictures, assignment.name)
+            exhibits += Exhibits(gallery=pictures).about(**examination.labels)
+    if detailed and examination.sent and examination.reason is None:
+        findings.append(_vetted(examination))
+    return Attacked(tuple(findings), exhibits, outcomes)
+
+
+def _vetted(examination: Examination) -> Finding:
+    """What clients that vet would have said to the models that the attack sent."""
+    shape = examination.case.protocol.shape
+    verdicts = [vet(sent.model(), shape) for sent in examination.sent[:MOST_VETTED]]
+    share = proportion(sum(verdict.crafted for verdict in verdicts), len(verdicts))
+    alarming = [sign for verdict in verdicts for sign in verdict.signs if sign.alarming]
+    reasons = {(sign.name, sign.layer): str(sign) for sign in alarming}  # models differ in the numbers
+    return examination.case.subject.finding(
+        "vetting",
+        "vet-alarm",
+        share,
+        cell=examination.cell,
+        adversary=examination.adversary.adversary,
+        attack=examination.spec,
+        note="; ".join(reasons.values()) or None,
+    )

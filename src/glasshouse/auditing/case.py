@@ -1,0 +1,61 @@
+"""The thing under attack, as a value."""
+
+from dataclasses import dataclass
+from typing import Protocol as Interface
+
+from torch import nn
+
+from glasshouse.access import Protocol
+from glasshouse.attacks.crafted.surrogate import Surrogate
+from glasshouse.data.images import Images
+from glasshouse.evidence.truth import Truth
+from glasshouse.federation.federation import Federation
+from glasshouse.federation.history import Observed
+from glasshouse.federation.live import LiveClients
+from glasshouse.federation.shadows import Shadows
+from glasshouse.findings import Subject
+
+
+class ShadowSource(Interface):
+    """Where shadow models of a case come from; raises `CannotRun` where there are none to be had."""
+
+    def offline(self) -> Shadows:
+        """Shadows that never saw a candidate."""
+
+    def online(self) -> Shadows:
+        """Shadows that were trained on half of the candidates each."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Case:
+    """Everything that can be attacked, whoever made it; what a case does not hold, nobody can attack.
+
+    The final `model` is in eval mode. The servers' view are the `rounds` that were seen, in which a client
+    has as many samples as `sizes` says. Live `clients` are for servers that choose what they send. `truth` is
+    the auditor's alone. What an attack may be granted beyond its access stands in `auxiliary`, `shadows` and
+    `surrogate`, an autoencoder of the auxiliary images.
+    """
+
+    subject: Subject
+    protocol: Protocol
+    model: nn.Module | None = None
+    rounds: tuple[Observed, ...] = ()
+    sizes: tuple[int, ...] = ()
+    clients: LiveClients | None = None
+    truth: Truth | None = None
+    auxiliary: Images | None = None
+    shadows: ShadowSource | None = None
+    surrogate: Surrogate | None = None
+
+
+def protocol_of(federation: Federation, architecture: nn.Module) -> Protocol:
+    """What everybody knows who takes part in a federation that trains `architecture`."""
+    return Protocol(
+        architecture,
+        federation.layout,
+        federation.recipe,
+        federation.shape,
+        federation.classes,
+        federation.channel,
+        federation.strategy,
+    )

@@ -1,0 +1,77 @@
+"""What the auditor knows and no attack is told, and what one attack is asked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import nn
+
+from glasshouse.data.images import Images
+from glasshouse.evidence.batches import compose
+from glasshouse.learning.seeds import numpy_rng
+
+NOBODY = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """Who holds what: `clients` are positions in `pool`.
+
+    The `candidates` are members and non-members in an order that tells nothing; `holder`, shape (N,), is the
+    number of the client that holds each, -1 for non-members. Evasion attacks start from `test`. `by_user`
+    says that whole users, not single records, were drawn as members. `seed` decides which batches are asked
+    about, `noise_seed` the noise that evasion attacks are compared with.
+    """
+
+    pool: Images
+    clients: tuple[np.ndarray, ...] = ()
+    candidates: Images | None = None
+    holder: np.ndarray = field(default_factory=lambda: NOBODY)
+    test: Images | None = None
+    by_user: bool = False
+    seed: int = 0
+    noise_seed: int = 0
+
+    @cached_property
+    def label_counts(self) -> np.ndarray:
+        """How many images of each class each client holds, shape (clients, classes)."""
+        return np.stack([self.pool[positions].label_counts().numpy() for positions in self.clients])
+
+    def held_by(self, clients: Sequence[int]) -> Images:
+        """A copy of all images that `clients` hold, one client's after the other's."""
+        return self.pool[np.concatenate([self.clients[client] for client in clients])]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What one attack is asked, and all that its answer is judged by.
+
+    Where the question is about batches, shape (G, B) of positions in `candidates`, `member` has shape (G,),
+    else (N,). Where an answer is `detailed`, it is broken down by client and round, and pictures are shown.
+    """
+
+    truth: Truth
+    candidates: Images
+    holder: np.ndarray
+    member: np.ndarray
+    model: nn.Module | None
+    auxiliary: Images
+    rng: torch.Generator
+    batches: np.ndarray | None = None
+    detailed: bool = True
+
+
+def about_records(truth: Truth, unit: int, share: float) -> tuple[np.ndarray | None, np.ndarray]:
+    """The batches of `unit` records to ask about, null for single ones, and which answers are "member".
+
+    A batch that counts as trained on has the `share` of its records from the members.
+    """
+    holder = truth.holder
+    if unit == 1 or not len(holder):
+        return None, holder >= 0
+    rng = numpy_rng(truth.seed, "questions", unit)
+    inside, outside = compose(np.flatnonzero(holder >= 0), np.flatnonzero(holder < 0), unit, share, rng)
+    order = rng.permutation(len(inside) + len(outside))
+    return np.concatenate([inside, outside])[order], order < len(inside)

@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_images, make_model
+from glasshouse.auditing.risk import risks
+from glasshouse.auditing.scoring import score
+from glasshouse.auditing.trial import Examination
+from glasshouse.auditing.truth import Truth, establish
 from torch import nn
 
 from glasshouse.access import QueryAccess
@@ -15,7 +19,6 @@ from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.membership import bad
 from glasshouse.attacks.membership.bad import MIABad, features
-from glasshouse.evidence.batches import compose
 from glasshouse.attacks.membership.calibration import best_threshold
 from glasshouse.attacks.membership.lira import LiRA, OnlineLiRA
 from glasshouse.attacks.membership.rmia import RMIA, OnlineRMIA
@@ -23,16 +26,13 @@ from glasshouse.attacks.membership.sets import SetLLR, SetLoss, SetVote
 from glasshouse.attacks.membership.shokri import Shokri
 from glasshouse.attacks.membership.signals import asked, log_odds
 from glasshouse.auditing.experiment import prepare
-from glasshouse.auditing.risk import risks
-from glasshouse.auditing.scoring import score
 from glasshouse.auditing.setting import make_setting
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.target import train_target
-from glasshouse.auditing.trial import Examination
-from glasshouse.auditing.truth import Truth, establish
 from glasshouse.data.dataset import Dataset
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput, CannotRun
+from glasshouse.evidence.batches import compose
 from glasshouse.evidence.labels import LabelCounts
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.evidence.source import Sources

@@ -12,8 +12,8 @@ from glasshouse import Setting, audit
 from glasshouse.access import PayloadAccess, QueryAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Attack
-from glasshouse.evidence.batches import compose
 from glasshouse.errors import BadInput
+from glasshouse.evidence.batches import compose
 from glasshouse.evidence.membership import MembershipScores
 
 EVERY = tuple(

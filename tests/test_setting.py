@@ -3,12 +3,12 @@ import tomllib
 import pytest
 
 from glasshouse.auditing.setting import EXAMPLE, Setting, as_toml, make_setting, read_setting
-from glasshouse.auditing.template import TEMPLATE
+from glasshouse.auditing.template import template
 from glasshouse.errors import BadInput
 
 
 def test_the_template_is_the_embedded_example():
-    assert make_setting(tomllib.loads(TEMPLATE)) == EXAMPLE
+    assert make_setting(tomllib.loads(template())) == EXAMPLE
 
 
 @pytest.mark.parametrize("setting", [Setting(), EXAMPLE, Setting(data={"name": 'a "b"\\c'})])

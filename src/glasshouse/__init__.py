@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glasshouse.auditing.run import audit as audit
+    from glasshouse.api import audit as audit
     from glasshouse.auditing.setting import Setting as Setting
     from glasshouse.data.dataset import Dataset as Dataset
     from glasshouse.data.images import Images as Images
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from glasshouse.vetting.vet import vet as vet
 
 _PLACES = {
-    "audit": "glasshouse.auditing.run",
+    "audit": "glasshouse.api",
     "Setting": "glasshouse.auditing.setting",
     "Dataset": "glasshouse.data.dataset",
     "Images": "glasshouse.data.images",

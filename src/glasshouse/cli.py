@@ -58,8 +58,18 @@ def audit(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Name of the zoo or package.module:factory.")] = None,
     weights: Annotated[str | None, typer.Option(help="Weights to start from: .safetensors or .pt.")] = None,
+    members: Annotated[
+        str | None, typer.Option(help="Audit a finished model: what it was trained on, an .npz of x and y.")
+    ] = None,
+    nonmembers: Annotated[
+        str | None, typer.Option(help="Like images that it was not trained on, an .npz of x and y.")
+    ] = None,
+    auxiliary: Annotated[
+        str | None, typer.Option(help="Like images that the adversary may have, an .npz of x and y.")
+    ] = None,
     out: Out = None,
     seed: Seed = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Repeat training and attacks with so many seeds.")] = 1,
     workers: Workers = None,
     engine: EngineOption = "processes",
     quiet: Quiet = False,
@@ -74,15 +84,31 @@ def audit(
 
         glasshouse audit --data fashion-mnist --model lenet --out runs/fashion
 
-        glasshouse audit my.toml --workers 4
+        glasshouse audit my.toml --workers 4 --seeds 3
+
+        glasshouse audit --model lenet --weights w.safetensors --members a.npz --nonmembers b.npz
     """
-    from glasshouse.auditing.run import audit as run_audit
+    from glasshouse.api import audit as run_audit
+    from glasshouse.auditing.finished import finished_setting
     from glasshouse.auditing.setting import EXAMPLE, Setting, read_setting
 
-    default = Setting() if data or model else EXAMPLE
+    finished = members or nonmembers or auxiliary
+    if finished and data:
+        raise BadInput(f"--data {data} names what to train on; a finished model has --members instead")
+    default = finished_setting() if finished else Setting() if data or model else EXAMPLE
     setting = _overridden(read_setting(config) if config else default, data, model, weights, seed)
     with _resumable():
-        results = run_audit(setting, out=out, workers=workers, engine=engine, quiet=quiet)
+        results = run_audit(
+            setting,
+            members=members,
+            nonmembers=nonmembers,
+            auxiliary=auxiliary,
+            seeds=seeds,
+            out=out,
+            workers=workers,
+            engine=engine,
+            quiet=quiet,
+        )
     typer.echo(results.folder)
 
 
@@ -96,12 +122,12 @@ def init(
 
         glasshouse init my.toml && glasshouse audit my.toml
     """
-    from glasshouse.auditing.template import TEMPLATE
+    from glasshouse.auditing.template import template
     from glasshouse.store import write_text
 
     if file.exists():
         raise BadInput(f"{file} exists; choose another name, or delete it first")
-    write_text(file, TEMPLATE)
+    write_text(file, template())
     typer.echo(f"wrote {file}; run `glasshouse audit {file}`")
 
 
@@ -131,7 +157,7 @@ def study(
 
         glasshouse study clients --scale laptop --seeds 3 --cells 'clients-1*'
     """
-    from glasshouse.studies.run import run_study
+    from glasshouse.api import study as run_study
 
     with _resumable():
         results = run_study(

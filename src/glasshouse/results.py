@@ -1,4 +1,4 @@
-"""What a finished run leaves: its findings as JSON and CSV, the curves, the versions, and the page."""
+"""What a finished run leaves: its findings as JSON and CSV, the exhibits and the versions."""
 
 import platform
 import sys
@@ -9,7 +9,6 @@ from pathlib import Path
 
 from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding, as_csv, rows
-from glasshouse.report import write_report
 from glasshouse.store import write_json, write_text
 
 
@@ -27,12 +26,11 @@ class Results:
 
 
 def write_results(folder: Path, findings: Sequence[Finding], exhibits: Exhibits) -> Results:
-    """Write everything a reader of the run wants; the page comes last and marks the run as finished."""
+    """Write everything that the page is made of."""
     write_json(folder / "curves.json", exhibits.model_dump(mode="json"))
     write_json(folder / "environment.json", versions())
     write_text(folder / "results.csv", as_csv(findings))
     write_json(folder / "results.json", rows(findings))
-    write_report(folder)
     return Results(folder, tuple(findings))
 
 

@@ -105,8 +105,8 @@ class Examination:
         return {
             "cell": self.cell,
             "attack": self.spec,
-            "defence": subject.defence,
-            "strategy": subject.strategy,
+            "defence": subject.defence or "none",
+            "strategy": subject.strategy or "",
             "adversary": self.adversary.adversary,
             "seed": subject.seed,
         }

@@ -23,7 +23,7 @@ from glasshouse.federation.strategies.strategy import Server, Strategy
 from glasshouse.findings import Subject
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.seeds import derive, numpy_rng
-from glasshouse.models.loading import check_output, load_weights, seeded_model
+from glasshouse.models.loading import check_output, load_weights, reinitialised, seeded_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,8 @@ class Experiment:
     """What an audit works on; `start` is the state its training begins with, shape (P,).
 
     `fresh_weights` says that the start was drawn at random, so that others can draw their own with `fresh`;
-    `by_user` that whole users, not single records, were drawn as members.
+    `live` that the network was handed over as an object and not by a name; `by_user` that whole users, not
+    single records, were drawn as members.
     """
 
     setting: Setting
@@ -40,6 +41,7 @@ class Experiment:
     start: Tensor
     fresh_weights: bool
     by_user: bool = False
+    live: bool = False
 
     @cached_property
     def auxiliary(self) -> Images:
@@ -88,6 +90,8 @@ class Experiment:
         """First weights for another model of the same kind, shape (P,)."""
         if not self.fresh_weights:
             return self.start
+        if self.live:
+            return read_vector(reinitialised(self.model, seed))
         pool = self.split.pool
         return read_vector(seeded_model(self.setting.model.name, pool.shape, pool.classes, seed))
 

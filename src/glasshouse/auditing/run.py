@@ -1,38 +1,56 @@
-"""The main job as one function."""
+"""The main job: one experiment with one seed or several, and what it leaves in its folder."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from glasshouse.auditing.battery import run_battery
-from glasshouse.auditing.experiment import prepare
-from glasshouse.auditing.setting import EXAMPLE, Setting
+from glasshouse.auditing.experiment import Experiment, prepare
+from glasshouse.auditing.finished import audit_finished, prepare_finished
+from glasshouse.auditing.setting import Setting
+from glasshouse.exhibits import Exhibits
+from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
 from glasshouse.results import Results, write_results
-from glasshouse.store import open_run, slug
+from glasshouse.store import RunFolder, open_run, slug
+
+Battery = Callable[..., tuple[list[Finding], Exhibits]]
 
 
-def audit(
-    setting: Setting | None = None,
+def run_audit(
+    setting: Setting,
     *,
     dataset: Any = None,
     model: nn.Module | None = None,
+    parts: Mapping[str, Any] | None = None,
+    seeds: int = 1,
     out: Path | str | None = None,
     workers: int | None = None,
     engine: str = "processes",
     quiet: bool = False,
 ) -> Results:
-    """Audit a federation and write its report; without arguments, that of the embedded example.
+    """Do what is missing of an audit, and write its findings and exhibits.
 
-    `dataset` (a `Dataset`, `Images` or arrays (x, y)) and `model` stand in for what `setting` names. An
-    unfinished run in the folder `out` is continued.
+    With `parts` (members, non-members, auxiliary images) a finished model is audited as it is. Further seeds
+    repeat everything that is drawn or trained; their work lies in folders of their own.
     """
-    default = EXAMPLE if dataset is None and model is None else Setting()
-    experiment = prepare(setting or default, dataset, model)
+
+    def prepared(seed: int) -> Experiment:
+        seeded = setting.model_copy(update={"seed": seed})
+        return prepare(seeded, dataset, model) if parts is None else prepare_finished(seeded, parts, model)
+
+    battery: Battery = run_battery if parts is None else audit_finished
+    experiment = prepared(setting.seed)
     stem = f"audit-{slug(Path(experiment.setting.data.name).stem)}"
     folder = open_run(Path(out) if out is not None else None, stem, experiment.config())
     with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
-        findings, exhibits = run_battery(experiment, folder, running, progress)
+        findings, exhibits = battery(experiment, folder, running, progress)
+        for seed in progress.track(range(setting.seed + 1, setting.seed + seeds), "seeds", seeds - 1):
+            repeated = prepared(seed)
+            below = RunFolder(folder.path / "seeds" / str(seed), repeated.config())
+            more, drawn = battery(repeated, below, running, progress, detailed=False)
+            findings, exhibits = findings + more, exhibits + drawn
     return write_results(folder.path, findings, exhibits)

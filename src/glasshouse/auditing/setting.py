@@ -15,6 +15,10 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]
 """Several names, as a list or a tuple."""
 
 
+MEMBERSHIP = ("loss-threshold", "gap", "mia-bad", "lira", "rmia", "loss-trajectory")
+"""The membership attacks that every audit runs unless it says otherwise."""
+
+
 class Table(BaseModel):
     """A table of the configuration: every key has a default, an unknown key is an error."""
 
@@ -79,12 +83,7 @@ class AttackTable(Table):
     """
 
     attacks: Names = (
-        "loss-threshold",
-        "gap",
-        "mia-bad",
-        "lira",
-        "rmia",
-        "loss-trajectory",
+        *MEMBERSHIP,
         "gradient-alignment",
         "source-inference",
         "fgsm(eps=(0.01,0.02,0.05,0.1))",
@@ -127,12 +126,7 @@ EXAMPLE = Setting(
     audit=AttackTable(
         # All but gradient-alignment, which would take as long as all the others together.
         attacks=(
-            "loss-threshold",
-            "gap",
-            "mia-bad",
-            "lira",
-            "rmia",
-            "loss-trajectory",
+            *MEMBERSHIP,
             "source-inference",
             "fgsm(eps=(0.02,0.05,0.1))",
             "pgd(eps=(0.02,0.05,0.1),steps=10)",

@@ -27,9 +27,9 @@ def from_arrays(
 
     Images are (N, H, W, C), (N, C, H, W) or (N, H, W) with one or three channels, uint8 or float in [0, 1].
     """
-    pairs = [_pair(*train, source)]
+    pairs = [checked_pair(*train, source)]
     if test is not None:
-        pairs.append(_pair(*test, f"{source} (test images)"))
+        pairs.append(checked_pair(*test, f"{source} (test images)"))
     shapes = {x.shape[1:] for x, _ in pairs}
     if len(shapes) > 1:
         raise BadInput(f"{source}: training and test images differ in shape: {shapes}; give both the same")
@@ -45,6 +45,13 @@ def from_arrays(
 
 def read_npz(path: Path) -> Dataset:
     """A data set from `x`, `y` and, if there, `x_test`, `y_test` and `user` of an .npz file."""
+    arrays = read_arrays(path)
+    test = (arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
+    return from_arrays(path.stem, (arrays["x"], arrays["y"]), test, arrays.get("user"), source=str(path))
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """What an .npz file holds: `x` and `y` at least, and `y_test` wherever there is `x_test`."""
     if not path.is_file():
         raise BadInput(f"data {str(path)!r}: no such file; give the path of an .npz file with x and y")
     arrays = _load_npz(path)
@@ -56,8 +63,7 @@ def read_npz(path: Path) -> Dataset:
             f"{path}: no array {missing[0]!r} beside {', '.join(sorted(arrays)) or 'none'}; save it with "
             "numpy.savez(path, x=images, y=labels), and x_test with y_test if there are test images"
         )
-    test = (arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
-    return from_arrays(path.stem, (arrays["x"], arrays["y"]), test, arrays.get("user"), source=str(path))
+    return arrays
 
 
 def _load_npz(path: Path) -> dict[str, np.ndarray]:
@@ -77,7 +83,7 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _pair(x: Any, y: Any, source: str) -> tuple[np.ndarray, np.ndarray]:
+def checked_pair(x: Any, y: Any, source: str) -> tuple[np.ndarray, np.ndarray]:
     """Images as (N, C, H, W) and integer labels as (N,), one for each image."""
     x, y = _array(x, source), _array(y, source)
     if x.dtype != np.uint8 and not np.issubdtype(x.dtype, np.floating):

@@ -46,6 +46,24 @@ def seeded_model(spec: str, shape: Shape, classes: int, seed: int) -> nn.Module:
         return load_model(spec, shape, classes)
 
 
+def reinitialised(model: nn.Module, seed: int) -> nn.Module:
+    """A copy of `model` whose layers drew their first weights anew, from `seed`."""
+    fresh = deepcopy(model)
+    layers = [layer for layer in fresh.modules() if callable(getattr(layer, "reset_parameters", None))]
+    drawn = {id(own) for layer in layers for own in layer.parameters()}
+    left = [name for name, own in fresh.named_parameters() if id(own) not in drawn]
+    if left:
+        raise BadInput(
+            f"{type(model).__name__}: no layer knows how to draw {left[0]} anew, which shadow models need; "
+            f"give the model as {FORM}, or its layer a method reset_parameters"
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for layer in layers:
+            layer.reset_parameters()  # type: ignore[operator]
+    return fresh
+
+
 def load_weights(model: nn.Module, path: str | Path, *, sound: bool = True) -> None:
     """Put the weights in `path`, a `.safetensors`, `.pt` or `.pth` file of a state dict, into `model`.
 

@@ -1,0 +1,116 @@
+"""A finished model, audited as it is: nothing is trained but shadow models."""
+
+import dataclasses
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from torch import nn
+
+from glasshouse.access import ModelAccess, Protocol, QueryAccess
+from glasshouse.attacks import ATTACKS
+from glasshouse.auditing.attacking import assignments, attack_target
+from glasshouse.auditing.battery import utility
+from glasshouse.auditing.case import Case
+from glasshouse.auditing.curvature import sharpness
+from glasshouse.auditing.experiment import Experiment, check_names
+from glasshouse.auditing.setting import AttackTable, DataTable, Setting
+from glasshouse.auditing.shadowing import Shadowing
+from glasshouse.auditing.target import Target, Variant
+from glasshouse.data.parts import read_parts
+from glasshouse.data.split import Split
+from glasshouse.errors import BadInput
+from glasshouse.evidence.truth import NOBODY
+from glasshouse.exhibits import Exhibits
+from glasshouse.findings import Finding
+from glasshouse.learning.engine import Engine
+from glasshouse.learning.evaluate import hits
+from glasshouse.learning.layout import Layout, read_vector
+from glasshouse.learning.seeds import derive
+from glasshouse.models.loading import check_output, load_weights, seeded_model
+from glasshouse.progress import Progress
+from glasshouse.registry import parse_spec
+from glasshouse.store import RunFolder
+
+ADVERSARIES = (QueryAccess, ModelAccess)
+"""Who can attack a model without its training: whoever may ask it, and whoever owns it."""
+
+
+def finished_setting() -> Setting:
+    """Every attack that needs no more than the model: those of a usual audit with their options first."""
+    usual = AttackTable().attacks
+    named = {parse_spec(spec, "attack")[0] for spec in usual}
+    specs = [*usual, *(name for name in ATTACKS if name not in named)]
+    able = tuple(spec for spec in specs if set(ATTACKS.make(spec).needs) & set(ADVERSARIES))
+    return Setting(audit=AttackTable(attacks=able))
+
+
+def prepare_finished(setting: Setting, parts: Mapping[str, Any], model: nn.Module | None) -> Experiment:
+    """Load and check a model, or take the one that is given, and the images it was trained on and not.
+
+    `parts` are `members`, `nonmembers` and perhaps `auxiliary`. The setting's training table says how the
+    model is thought to have been trained, for shadow models, which are trained in one place.
+    """
+    check_names(setting)
+    pool, positions = read_parts(parts)
+    split = Split(
+        pool, (positions["members"],), positions["nonmembers"], positions.get("auxiliary", NOBODY), NOBODY
+    )
+    name = setting.model.name
+    if model is not None:
+        name = type(model).__name__
+        check_output(model, name, pool.shape, pool.classes)
+        network = deepcopy(model)
+    elif setting.model.weights:
+        network = seeded_model(name, pool.shape, pool.classes, derive(setting.seed, "weights"))
+        load_weights(network, setting.model.weights)
+    else:
+        raise BadInput("a finished model needs its weights; give --weights, a .safetensors or .pt file")
+    setting = setting.model_copy(
+        update={
+            "data": DataTable(name=_source(parts["members"]), clients=1),
+            "model": setting.model.model_copy(update={"name": name}),
+            "audit": setting.audit.model_copy(
+                update={"shadow_training": "central", "central": False, "defences": ()}
+            ),
+        }
+    )
+    return Experiment(setting, split, network, read_vector(network), True, live=model is not None)
+
+
+def _source(members: Any) -> str:
+    return str(members) if isinstance(members, str) else "your data"
+
+
+def audit_finished(
+    experiment: Experiment, folder: RunFolder, engine: Engine, progress: Progress, *, detailed: bool = True
+) -> tuple[list[Finding], Exhibits]:
+    """Every attack of the setting that the outsider or the owner can run; non-members are the test images."""
+    target = _target(experiment)
+    tried = [a for a in assignments(experiment.setting.audit.attacks) if a.access in ADVERSARIES]
+    if not tried:
+        raise BadInput("none of the attacks is one of the outsider or the owner; name others")
+    shadowing = Shadowing(experiment, folder.work / "shadows", engine, progress)
+    findings = [utility(target), *sharpness(experiment, target, folder)]
+    exhibits = Exhibits()
+    for attacked in attack_target(
+        target, tried, shadowing.under("none"), folder, engine, progress, detailed=detailed
+    ):
+        findings += attacked.findings
+        exhibits += attacked.exhibits
+    return findings, exhibits
+
+
+def _target(experiment: Experiment) -> Target:
+    split, model, setting = experiment.split, experiment.model.eval(), experiment.setting
+    test = split.images("nonmembers")
+    case = Case(
+        subject=dataclasses.replace(experiment.subject("", "none"), strategy=None),
+        protocol=Protocol(
+            model, Layout.of(model), setting.training.recipe(), split.pool.shape, split.pool.classes
+        ),
+        model=model,
+        truth=dataclasses.replace(experiment.truth, test=test),
+        auxiliary=experiment.auxiliary,
+    )
+    return Target(Variant("finished", "none"), case, hits(model, test).numpy(), setting.training.rounds)

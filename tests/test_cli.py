@@ -161,7 +161,7 @@ def test_an_interruption_says_how_to_go_on(command, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("glasshouse.auditing.run.audit", interrupted)
+    monkeypatch.setattr("glasshouse.api.audit", interrupted)
     code, _, err = command("audit")
     assert code == 130
     assert err == "glasshouse: interrupted; the same command continues where it stopped\n"

@@ -7,45 +7,59 @@ HEADER = (
 )
 COMMENTS = {
     "data.name": """
-A named set, a folder with a subfolder per class, an .npz with x and y, hf:name, or package.module:function.""",
+A named set, a folder with a subfolder per class, an .npz with x and y, hf:name, or package.module:function.
+""",
     "data.clients": """
-How many clients; with the partition "by-user", 0 means one for each user.""",
+How many clients; with the partition "by-user", 0 means one for each user.
+""",
     "data.partition": """
-"iid", "shards(per_client=2)", "dirichlet(alpha=0.5)" or "by-user".""",
+"iid", "shards(per_client=2)", "dirichlet(alpha=0.5)" or "by-user".
+""",
     "data.members": """
 How many images the clients hold together, how many are kept out for the membership attacks, how many the
-adversaries may use as auxiliary data, how many the model is tested on. Left out, they share what there is.""",
+adversaries may use as auxiliary data, how many the model is tested on. Left out, they share what there is.
+""",
     "model.name": """
-A name of the zoo or package.module:factory, and a .safetensors or .pt file to start from ("" for none).""",
+A name of the zoo or package.module:factory, and a .safetensors or .pt file to start from ("" for none).
+""",
     "training.channel": """
 How updates reach the server: "plain", "secure" (masked and quantised; only their sum arrives), "ideal" (the
-exact sum) or "flower" (Flower's SecAgg+). Blind crafting servers get theirs through "secure" at least.""",
+exact sum) or "flower" (Flower's SecAgg+). Blind crafting servers get theirs through "secure" at least.
+""",
     "training.fraction": """
-The share of the clients that takes part in each round.""",
+The share of the clients that takes part in each round.
+""",
     "training.local_test": """
 Stop early at this test accuracy:
 target_accuracy = 0.95
-How many test images each participant's own model is scored on (0: none).""",
+How many test images each participant's own model is scored on (0: none).
+""",
     "audit.attacks": """
-Attacks that take several eps answer for each; the largest stands for the attack.""",
+Attacks that take several eps answer for each; the largest stands for the attack.
+""",
     "audit.defences": """
-Each is trained in and attacked like the undefended model; join several with +.""",
+Each is trained in and attacked like the undefended model; join several with +.
+""",
     "audit.observe": """
-The servers that only read see this many rounds: half of them the first, half the last.""",
+The servers that only read see this many rounds: half of them the first, half the last.
+""",
     "audit.central": """
-Train the same network on all data in one place, too, for comparison; the evasion attacks meet it as well.""",
+Train the same network on all data in one place, too, for comparison; the evasion attacks meet it as well.
+""",
     "audit.curvature": """
-Measure how sharp each model's loss is, on at most this many training images (0: not at all).""",
+Measure how sharp each model's loss is, on at most this many training images (0: not at all).
+""",
     "audit.shadows": """
 How many shadow models mia-bad, lira and rmia share; whether they are trained "like-target", federated,
-or "central", in one place; and whether, being adaptive, they are trained anew under each defence.""",
+or "central", in one place; and whether, being adaptive, they are trained anew under each defence.
+""",
 }
 """What stands before a key, a line of it after another."""
 
 
 def template() -> str:
     """The example as TOML, with a comment before each key that needs one."""
-    lines, table = [HEADER.rstrip()], ""
+    lines, table = [HEADER.strip()], ""
     for line in as_toml(EXAMPLE).splitlines():
         if line.startswith("["):
             table = line.strip("[]")

@@ -5,6 +5,7 @@ from conftest import make_model
 from glasshouse.defences import make_defences
 from glasshouse.errors import BadInput
 from glasshouse.learning.layout import Layout
+from glasshouse.learning.step import PLAIN
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_no_defence_changes_nothing(layout):
     delta = torch.randn(layout.size)
     stack = make_defences("none")
     assert stack.on_update(delta, layout, torch.Generator()) is delta
-    assert stack.batch_transform() is None
+    assert stack.training() is PLAIN
 
 
 @pytest.mark.parametrize(("spec", "words"), [

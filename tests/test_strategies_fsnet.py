@@ -125,27 +125,27 @@ def test_mimic_samples_cover_all_classes_and_are_what_the_hidden_model_makes_of_
 
 
 def visited(strategy, payload, model):
-    """The objective that a client adds, caught before it trains."""
-    caught = {}
+    """The step that a client trains with, caught before it does."""
+    steps = []
 
-    def fit(*, objective=None, steer=None):
-        caught["objective"] = objective
+    def fit(step):
+        steps.append(step)
         return torch.zeros(1)
 
     layout, images = Layout.of(model), make_images(6)
     strategy.train(LocalTask(model, layout, read_vector(model), images, RECIPE, payload, {}, fit, 0))
-    return caught["objective"]
+    return steps[0]
 
 
 def test_equation_10_adds_beta_times_the_divergence_of_the_uniform_distribution():
     model = make_plain_model()
     mimic = torch.rand(5, *SHAPE)
     payload = {"mimic": mimic, "classes": torch.arange(5) % CLASSES, "beta": torch.tensor(0.3)}
-    objective = visited(FedFSNet(), payload, model)
+    step = visited(FedFSNet(), payload, model)
     p = model(mimic).softmax(1).detach().double().numpy()
     u = np.full_like(p, 1 / CLASSES)
     expected = 0.3 * np.mean((u * np.log(u / p)).sum(1))
-    assert objective(model, torch.zeros(2, CLASSES), torch.zeros(2)).item() == pytest.approx(
+    assert step.loss(model, torch.zeros(2, CLASSES), torch.zeros(2)).item() == pytest.approx(
         expected, rel=1e-5
     )
 
@@ -159,7 +159,7 @@ def test_the_features_stand_for_the_samples_they_came_from():
     assert sent["features"].shape == (60, 16)
     assert "mimic" not in sent
     both = [visited(FedFSNet(), own | {"beta": torch.tensor(1.0)}, model) for own in (mimic, sent)]
-    values = [objective(model, torch.zeros(1), torch.zeros(1)).item() for objective in both]
+    values = [step.loss(model, torch.zeros(1), torch.zeros(1)).item() for step in both]
     assert values[0] == pytest.approx(values[1], rel=1e-5)
 
 
@@ -168,8 +168,8 @@ def test_other_targets_are_the_class_or_the_answer_of_the_global_model(target):
     model = make_plain_model()
     mimic, classes = torch.rand(5, *SHAPE), torch.arange(5) % CLASSES
     payload = {"mimic": mimic, "classes": classes, "beta": torch.tensor(1.0)}
-    objective = visited(FedFSNet(target=target), payload, model)
-    value = objective(model, torch.zeros(1), torch.zeros(1)).item()
+    step = visited(FedFSNet(target=target), payload, model)
+    value = step.loss(model, torch.zeros(1), torch.zeros(1)).item()
     if target == "global":
         assert value == pytest.approx(0, abs=1e-6)  # nothing has moved yet
     else:

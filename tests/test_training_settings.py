@@ -83,27 +83,21 @@ def test_recounted_statistics_are_those_of_the_images():
     assert not recount_statistics(make_model(), make_images())
 
 
-def test_hardening_sees_the_model_in_eval_mode_and_its_batch_is_learned():
-    seen = []
-
-    def harden(model, x, y, rng):
-        seen.append((model.training, len(y)))
-        return torch.zeros_like(x)
-
-    images, model = make_images(), make_model()
-    start = read_vector(model)
-    recipe = Recipe(epochs=1, batch_size=8)
-    hardened = fit(model, start, images, recipe, 0, harden=harden)
-    blank = fit(model, start, Images(torch.zeros_like(images.x), images.y, 3), recipe, 0)
-    assert seen == [(False, 8)] * 3
-    assert torch.equal(hardened, blank)
+def test_adversarial_training_asks_the_model_in_eval_mode_and_leaves_it_in_train_mode():
+    images, modes = make_images(), []
+    model = nn.Sequential(nn.BatchNorm2d(1), make_model())
+    model.register_forward_hook(lambda module, inputs, answers: modes.append(module.training))
+    before = read_vector(model)
+    AdversarialTraining(steps=3).prepare(model.train(), images.x, images.y, torch.Generator())
+    assert modes == [False] * 3
+    assert all(module.training for module in model.modules())
+    assert torch.equal(read_vector(model), before)
 
 
 def test_adversarial_training_raises_the_loss_within_its_limit():
     images, model = make_images(), make_model().eval()
-    moved = AdversarialTraining(eps=0.1, steps=5).harden(
-        model, images.x, images.y, torch.Generator().manual_seed(0)
-    )
+    rng = torch.Generator().manual_seed(0)
+    moved = AdversarialTraining(eps=0.1, steps=5).prepare(model, images.x, images.y, rng)
     assert (moved - images.x).abs().max() <= 0.1 + 1e-6
     assert moved.min() >= 0
     assert moved.max() <= 1
@@ -123,9 +117,8 @@ def test_adversarial_training_makes_a_model_more_robust():
     rng = torch.Generator().manual_seed(1)
     robust = []
     for spec in ("none", "adversarial-training(eps=0.15,steps=5)"):
-        fit(model, start, images, recipe, 0, harden=make_defences(spec).hardening())
-        model.eval()
-        attacked = AdversarialTraining(eps=0.15, steps=20).harden(model, images.x, images.y, rng)
+        fit(model, start, images, recipe, 0, make_defences(spec).training())
+        attacked = AdversarialTraining(eps=0.15, steps=20).prepare(model, images.x, images.y, rng)
         robust.append((predict(model, attacked).argmax(1) == images.y).double().mean().item())
     assert robust[1] > robust[0] + 0.15
 

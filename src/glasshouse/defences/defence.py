@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from glasshouse.learning.fit import Hardening, Transform
 from glasshouse.learning.layout import Layout
+from glasshouse.learning.step import PLAIN, Step, Transform, compose
 
 
 class Defence:
@@ -20,9 +20,9 @@ class Defence:
         """Change a client's training batch, shape (B, C, H, W)."""
         return x
 
-    def harden(self, model: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
-        """Change a training batch in the light of the model that is being trained, here in eval mode."""
-        return x
+    def training(self) -> Step:
+        """Change how a client trains on a batch; unless overridden, by `on_batch` alone."""
+        return PLAIN if type(self).on_batch is Defence.on_batch else Transform(self.on_batch)
 
     def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
         """Change what a client sends, shape (P,)."""
@@ -43,15 +43,8 @@ class Stack(Defence):
         reasons = (defence.on_receive(model, shape) for defence in self.defences)
         return next((reason for reason in reasons if reason is not None), None)
 
-    def on_batch(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        for defence in self.defences:
-            x = defence.on_batch(x, rng)
-        return x
-
-    def harden(self, model: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
-        for defence in self.defences:
-            x = defence.harden(model, x, y, rng)
-        return x
+    def training(self) -> Step:
+        return compose(*(defence.training() for defence in self.defences))
 
     def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
         for defence in self.defences:
@@ -72,13 +65,3 @@ class Stack(Defence):
     def guards_sum(self) -> bool:
         """Whether any of them changes the sum of the updates."""
         return any(type(defence).on_aggregate is not Defence.on_aggregate for defence in self.defences)
-
-    def batch_transform(self) -> Transform | None:
-        """The transformation of training batches, or nothing where no defence has one."""
-        touched = any(type(defence).on_batch is not Defence.on_batch for defence in self.defences)
-        return self.on_batch if touched else None
-
-    def hardening(self) -> Hardening | None:
-        """What makes training batches harder, or nothing where no defence does."""
-        touched = any(type(defence).harden is not Defence.harden for defence in self.defences)
-        return self.harden if touched else None

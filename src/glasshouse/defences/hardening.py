@@ -8,11 +8,12 @@ from torch import Tensor, nn
 from glasshouse.defences.defence import Defence
 from glasshouse.errors import BadInput
 from glasshouse.learning.ascent import ascend
+from glasshouse.learning.step import Step
 from glasshouse.options import check_whole
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialTraining(Defence):
+class AdversarialTraining(Defence, Step):
     """Moves each pixel of a training batch by up to `eps`, in `steps` that raise the model's loss.
 
     Each step is 2.5 `eps` / `steps` long, from a random start. Training takes `steps` + 1 times as long.
@@ -29,5 +30,11 @@ class AdversarialTraining(Defence):
             )
         check_whole("adversarial-training", "steps", self.steps, 1)
 
-    def harden(self, model: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
-        return ascend(model, x, y, eps=self.eps, step=2.5 * self.eps / self.steps, steps=self.steps, rng=rng)
+    def training(self) -> Step:
+        return self
+
+    def prepare(self, model: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
+        length = 2.5 * self.eps / self.steps
+        moved = ascend(model.eval(), x, y, eps=self.eps, step=length, steps=self.steps, rng=rng)
+        model.train()
+        return moved

@@ -12,11 +12,12 @@ from glasshouse.defences.defence import Stack
 from glasshouse.federation.strategies.strategy import LocalTask, Strategy, Tensors
 from glasshouse.federation.updates import Update, weighted_sum
 from glasshouse.learning.evaluate import accuracy
-from glasshouse.learning.fit import Objective, Steering, fit
+from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.learning.shared import Shared
+from glasshouse.learning.step import PLAIN, Step, compose
 
 NOTHING = torch.empty(0)
 
@@ -125,18 +126,9 @@ def _local_task(
     images = pool[population.clients[client]]
     own_seed = derive(seed, "client", client)
 
-    def fitted(*, objective: Objective | None = None, steer: Steering | None = None) -> Tensor:
-        trained = fit(
-            population.model,
-            sent,
-            images,
-            recipe,
-            own_seed,
-            objective=objective,
-            steer=steer,
-            on_batch=population.defences.batch_transform(),
-            harden=population.defences.hardening(),
-        )
+    def fitted(step: Step = PLAIN) -> Tensor:
+        defended = compose(step, population.defences.training())
+        trained = fit(population.model, sent, images, recipe, own_seed, defended)
         if len(population.local_test):
             accuracies.append(accuracy(population.model, pool[population.local_test]))
         rng = torch_rng(seed, "client", client, "defence")

@@ -1,6 +1,6 @@
 """The one loop that trains: a client's local epochs, a central baseline and a shadow model alike."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -13,18 +13,7 @@ from glasshouse.learning.cpu import channels_last
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
-
-Objective = Callable[[nn.Module, Tensor, Tensor], Tensor]
-"""An extra loss term: (model, a batch's logits, its y) -> scalar, added to the batch's cross-entropy."""
-
-Transform = Callable[[Tensor, torch.Generator], Tensor]
-"""What happens to each training batch: (x, rng) -> x."""
-
-Steering = Callable[[list[nn.Parameter]], None]
-"""What happens to the gradients of each batch before the optimiser's step: it changes them in place."""
-
-Hardening = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
-"""What happens to each batch before the model sees it: (model in eval mode, x, y, rng) -> x."""
+from glasshouse.learning.step import PLAIN, Step
 
 
 def fit(
@@ -33,16 +22,20 @@ def fit(
     images: Images,
     recipe: Recipe,
     seed: int,
-    *,
-    objective: Objective | None = None,
-    steer: Steering | None = None,
-    on_batch: Transform | None = None,
-    harden: Hardening | None = None,
+    step: Step = PLAIN,
 ) -> Tensor:
     """Train from the state `start`, shape (P,), and return the state reached, shape (P,).
 
-    The result depends on the arguments alone; `model` lends its architecture and is left trained.
+    `step` is what happens to each batch. The result depends on the arguments alone; `model` lends its
+    architecture and is left trained.
     """
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        logits = _forward(model, x, recipe)
+        cross_entropy = F.cross_entropy(logits, y)
+        extra = step.loss(model, logits, y)
+        return cross_entropy if extra is None else cross_entropy + extra
+
     write_vector(model, start)
     model.train()
     counters = [(buffer, buffer.clone()) for buffer in model.buffers() if not buffer.is_floating_point()]
@@ -52,23 +45,14 @@ def fit(
     rng = torch_rng(seed, "transform")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "dropout"))
-        for step, batch in enumerate(batches(len(images), recipe, numpy_rng(seed, "batches"))):
+        for number, batch in enumerate(batches(len(images), recipe, numpy_rng(seed, "batches"))):
             x, y = channels_last(images.x[batch]), images.y[batch]
-            if on_batch is not None:
-                x = on_batch(x, rng)
-            if harden is not None:
-                x = harden(model.eval(), x, y, rng)
-                model.train()
-            logits = _forward(model, x, recipe)
-            loss = F.cross_entropy(logits, y)
-            if objective is not None:
-                loss = loss + objective(model, logits, y)
+            x = step.prepare(model, x, y, rng)
             optimiser.zero_grad()
-            loss.backward()
-            if steer is not None:
-                steer(parameters)
+            step.backward(model, x, y, loss, rng)
+            step.steer(parameters, rng)
             for group in optimiser.param_groups:
-                group["lr"] = recipe.lr_at(step, total)
+                group["lr"] = recipe.lr_at(number, total)
             optimiser.step()
     for buffer, before in counters:
         buffer.copy_(before)  # the next client must not start from this one's step count

@@ -7,7 +7,7 @@ from torch import nn
 
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.strategy import LocalTask, Reply
-from glasshouse.learning.fit import Steering
+from glasshouse.learning.step import PLAIN, Step
 from glasshouse.options import check_number
 
 
@@ -25,17 +25,18 @@ class FedProx(FedAvg):
         check_number("fedprox", "mu", self.mu, 0)
 
     def train(self, task: LocalTask) -> Reply:
-        return Reply(task.fit(steer=pull_back(task.module, self.mu) if self.mu else None))
+        return Reply(task.fit(PullBack(task.module, self.mu) if self.mu else PLAIN))
 
 
-def pull_back(module: nn.Module, mu: float) -> Steering:
+class PullBack(Step):
     """Adds `mu` times the distance from the weights that `module` has now to every gradient."""
-    anchors = [parameter.detach().clone() for parameter in module.parameters()]
+
+    def __init__(self, module: nn.Module, mu: float) -> None:
+        self._mu = mu
+        self._sent = [parameter.detach().clone() for parameter in module.parameters()]
 
     @torch.no_grad()
-    def steer(parameters: list[nn.Parameter]) -> None:
-        moved = [(own, sent, own.grad) for own, sent in zip(parameters, anchors) if own.grad is not None]
+    def steer(self, parameters: list[nn.Parameter], rng: torch.Generator) -> None:
+        moved = [(one, sent, one.grad) for one, sent in zip(parameters, self._sent) if one.grad is not None]
         weights, sent, gradients = map(list, zip(*moved))
-        torch._foreach_add_(gradients, torch._foreach_sub(weights, sent), alpha=mu)
-
-    return steer
+        torch._foreach_add_(gradients, torch._foreach_sub(weights, sent), alpha=self._mu)

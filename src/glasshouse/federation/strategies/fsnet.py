@@ -22,9 +22,9 @@ from glasshouse.federation.strategies.synthesis import (
 )
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.cpu import channels_last
-from glasshouse.learning.fit import Objective
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.statistics import unrecorded
+from glasshouse.learning.step import PLAIN, Step
 from glasshouse.models.outputs import features, output_layer
 from glasshouse.options import check_choice, check_interval, check_number, check_whole
 
@@ -96,7 +96,7 @@ class FedFSNet(FedAvg):
         return made | {"beta": torch.tensor(beta)} if made and beta else {}
 
     def train(self, task: LocalTask) -> Reply:
-        return Reply(task.fit(objective=self._rectifying(task) if task.payload else None))
+        return Reply(task.fit(self._rectifying(task) if task.payload else PLAIN))
 
     def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
         """Lines 7 to 9 of Algorithm 1; the mimic samples go out with the next round's model."""
@@ -137,30 +137,41 @@ class FedFSNet(FedAvg):
                 shares = torch.empty(len(sizes), dtype=torch.float64).exponential_(generator=rng)
             yield channels_last(mixture(own, shares, self.batch_size, server.shape, rng))
 
-    def _rectifying(self, task: LocalTask) -> Objective:
-        """The second term of Equations 10 and 11."""
+    def _rectifying(self, task: LocalTask) -> Step:
         payload = task.payload
-        beta, classes = payload["beta"], payload["classes"]
         answer: nn.Module = task.module
         if "features" in payload:
-            answer, given = output_layer(task.module, task.images.shape), payload["features"]
+            answer, inputs = output_layer(task.module, task.images.shape), payload["features"]
         else:
-            given = channels_last(payload["mimic"])
-        target = self._target(task, answer, given, classes)
-
-        def rectify(model: nn.Module, logits: Tensor, y: Tensor) -> Tensor:
-            with unrecorded(answer):
-                return beta * divergence(target, answer(given))
-
-        return rectify
+            inputs = channels_last(payload["mimic"])
+        target = self._target(task, answer, inputs, payload["classes"])
+        return Rectifying(answer, inputs, target, payload["beta"])
 
     @torch.no_grad()
-    def _target(self, task: LocalTask, answer: nn.Module, given: Tensor, classes: Tensor) -> Tensor:
+    def _target(self, task: LocalTask, answer: nn.Module, inputs: Tensor, classes: Tensor) -> Tensor:
         """What clients shall answer to the mimic samples, as probabilities, shape (samples, classes)."""
         number = task.images.classes
         if self.target == "global":
-            answers: Tensor = answer.eval()(given)
+            answers: Tensor = answer.eval()(inputs)
             return answers.softmax(1)
         if self.target == "class":
             return F.one_hot(classes, number).float()
-        return torch.full((len(given), number), 1 / number)
+        return torch.full((len(inputs), number), 1 / number)
+
+
+@dataclass(frozen=True, eq=False)
+class Rectifying(Step):
+    """The second term of Equations 10 and 11: `beta` times the divergence of the `target` from the answers.
+
+    `answer` is the model being trained, or its last layer, and `inputs` the mimic samples or their features;
+    the target's shape is (samples, classes).
+    """
+
+    answer: nn.Module
+    inputs: Tensor
+    target: Tensor
+    beta: Tensor
+
+    def loss(self, model: nn.Module, logits: Tensor, y: Tensor) -> Tensor:
+        with unrecorded(self.answer):
+            return self.beta * divergence(self.target, self.answer(self.inputs))

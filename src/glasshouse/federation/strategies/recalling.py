@@ -19,9 +19,9 @@ from glasshouse.federation.strategies.generator import (
 )
 from glasshouse.federation.strategies.strategy import LocalTask, Reply, Server, Tensors
 from glasshouse.federation.updates import Delivery
-from glasshouse.learning.fit import Objective
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.seeds import torch_rng
+from glasshouse.learning.step import PLAIN, Step
 from glasshouse.models.outputs import output_layer
 from glasshouse.options import check_number, check_whole
 
@@ -82,7 +82,7 @@ class Recalling(FedAvg):
         return {"generator": server.memory["generator"], "weight": torch.tensor(weight)}
 
     def train(self, task: LocalTask) -> Reply:
-        return Reply(task.fit(objective=self._recalling(task) if task.payload else None))
+        return Reply(task.fit(self._recalling(task) if task.payload else PLAIN))
 
     def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
         vector, memory = super().combine(server, delivery)
@@ -114,23 +114,34 @@ class Recalling(FedAvg):
     def _generator(self, last: nn.Linear, classes: int) -> Generator:
         return Generator(self.noise, classes, self.hidden, last.in_features)
 
-    def _recalling(self, task: LocalTask) -> Objective:
-        """What a client learns from the generator, which stays as it is and in eval mode."""
+    def _recalling(self, task: LocalTask) -> Step:
         last = output_layer(task.module, task.images.shape)
-        classes = task.images.classes
-        generator = self._generator(last, classes).eval()
+        generator = self._generator(last, task.images.classes).eval()
         write_vector(generator, task.payload["generator"])
-        weight = task.payload["weight"]
         rng = torch_rng(task.seed, "generator")
+        return Recall(last, generator, self.batch_size, task.payload["weight"], rng)
 
-        def recall(model: nn.Module, logits: Tensor, y: Tensor) -> Tensor:
-            drawn = torch.randint(classes, (self.batch_size,), generator=rng)
-            labels = torch.cat([y, drawn])
-            with torch.no_grad():
-                latent = generator(generator.draw(len(labels), rng), labels)
-            return weight * recalled(logits, last(latent), drawn)
 
-        return recall
+@dataclass(frozen=True, eq=False)
+class Recall(Step):
+    """What a client learns from the `generator`, which stays as it is and in eval mode.
+
+    `last` is the last layer of the model being trained; `batch_size` features are made up besides those for
+    the labels of a batch. They are drawn from a generator of random numbers of their own, `draws`.
+    """
+
+    last: nn.Linear
+    generator: Generator
+    batch_size: int
+    weight: Tensor
+    draws: torch.Generator
+
+    def loss(self, model: nn.Module, logits: Tensor, y: Tensor) -> Tensor:
+        drawn = torch.randint(self.generator.classes, (self.batch_size,), generator=self.draws)
+        labels = torch.cat([y, drawn])
+        with torch.no_grad():
+            latent = self.generator(self.generator.draw(len(labels), self.draws), labels)
+        return self.weight * recalled(logits, self.last(latent), drawn)
 
 
 def recalled(real: Tensor, made_up: Tensor, drawn: Tensor) -> Tensor:

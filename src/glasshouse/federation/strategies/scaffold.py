@@ -10,8 +10,8 @@ from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.stepping import stepped
 from glasshouse.federation.strategies.strategy import LocalTask, Reply, Server, Tensors
 from glasshouse.federation.updates import Delivery
-from glasshouse.learning.fit import Steering
 from glasshouse.learning.recipe import Recipe
+from glasshouse.learning.step import Step
 from glasshouse.options import check_number
 
 
@@ -55,7 +55,7 @@ class SCAFFOLD(FedAvg):
         trainable = task.layout.trainable
         nothing = torch.zeros(trainable)
         everybodys, own = (held.get("variate", nothing) for held in (task.payload, task.kept))
-        delta = task.fit(steer=push(task.module, everybodys - own))
+        delta = task.fit(Correction(task.module, everybodys - own))
         variate = own - everybodys - delta[:trainable] / rates(task.recipe, len(task.images))
         return Reply(delta, summed=variate - own, kept={"variate": variate})
 
@@ -73,17 +73,19 @@ def rates(recipe: Recipe, samples: int) -> float:
     return sum(recipe.lr_at(step, total) for step in range(total))
 
 
-def push(module: nn.Module, correction: Tensor) -> Steering:
+class Correction(Step):
     """Adds `correction`, shape (trainable,), to every gradient of `module`."""
-    own = list(module.parameters())
-    pieces = correction.split([parameter.numel() for parameter in own])
-    # In the memory order of the gradients, where adding is fastest.
-    laid = [torch.empty_like(one).copy_(piece.view(one.shape)) for one, piece in zip(own, pieces)]
+
+    def __init__(self, module: nn.Module, correction: Tensor) -> None:
+        parameters = list(module.parameters())
+        pieces = correction.split([parameter.numel() for parameter in parameters])
+        # In the memory order of the gradients, where adding is fastest.
+        self._pieces = [
+            torch.empty_like(one).copy_(piece.view(one.shape)) for one, piece in zip(parameters, pieces)
+        ]
 
     @torch.no_grad()
-    def steer(parameters: list[nn.Parameter]) -> None:
-        pushed = [(one.grad, change) for one, change in zip(parameters, laid) if one.grad is not None]
-        gradients, changes = map(list, zip(*pushed))
-        torch._foreach_add_(gradients, changes)
-
-    return steer
+    def steer(self, parameters: list[nn.Parameter], rng: torch.Generator) -> None:
+        trained = [(one.grad, piece) for one, piece in zip(parameters, self._pieces) if one.grad is not None]
+        gradients, pieces = map(list, zip(*trained))
+        torch._foreach_add_(gradients, pieces)

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.federation.updates import Delivery
-from glasshouse.learning.fit import Objective, Steering
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
+from glasshouse.learning.step import PLAIN, Step
 
 Tensors = Mapping[str, Tensor]
 """What travels beside a model, or is remembered, by name."""
@@ -53,9 +53,9 @@ class Server:
 
 
 class Fitting(Protocol):
-    """Trains a client's model as its recipe and its defences say, with what the strategy adds."""
+    """Trains a client's model as its recipe and its defences say, with what the strategy adds to a step."""
 
-    def __call__(self, *, objective: Objective | None = None, steer: Steering | None = None) -> Tensor:
+    def __call__(self, step: Step = PLAIN) -> Tensor:
         """The change of the model that may leave the client, shape (P,)."""
 
 

@@ -22,6 +22,7 @@ from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.learning.statistics import recount_statistics
+from glasshouse.learning.step import PLAIN, Transform, compose
 from glasshouse.models.loading import load_model
 from glasshouse.studies.batch_robustness.scales import Federated, Row, Sizes
 from glasshouse.studies.batch_robustness.settings import Setting
@@ -73,15 +74,16 @@ def train_central(row: Row, setting: Setting, batch: int, seed: int) -> Trained:
     """A model trained in one place."""
     images = materials(row.data, row.sizes, seed).train
     model = started(row.model, images, seed)
-    hardened = AdversarialTraining(eps=setting.adversarial, steps=HARDENING) if setting.adversarial else None
     reached = fit(
         laid_out(deepcopy(model)),
         read_vector(model),
         images,
         setting.recipe(batch, row.sizes.epochs, row.sizes.precision),
         derive(seed, "training"),
-        on_batch=crop_and_flip if images.shape[0] == 3 else None,
-        harden=hardened.harden if hardened else None,
+        compose(
+            Transform(crop_and_flip) if images.shape[0] == 3 else PLAIN,
+            AdversarialTraining(eps=setting.adversarial, steps=HARDENING) if setting.adversarial else PLAIN,
+        ),
     )
     write_vector(model, reached)
     return Trained(model.eval(), _remarks(model, images, row.sizes, setting))

@@ -11,7 +11,7 @@ from glasshouse.access import AggregateAccess, QueryAccess, ServerAccess, Update
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.saturated_head import SaturatedHead
-from glasshouse.attacks.labels.counts import LabelCountsFromUpdates, effective_lr
+from glasshouse.attacks.labels.counts import LabelCountsFromUpdates
 from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.attacks.membership.threshold import Gap, LossThreshold
 from glasshouse.auditing.grants import Grantor
@@ -215,12 +215,6 @@ def test_a_guess_that_happens_to_be_exact_counts_as_chance():
     truth = truth_about(make_images(4), counts=np.array([[2, 2, 2, 2]]))
     exact = score(LabelCounts((CountedLabels((0,), np.array([2, 2, 2, 2])),)), truth)[1]
     assert (exact.estimate.value, exact.chance) == (1.0, 1.0)
-
-
-def test_the_effective_learning_rate_sums_what_each_gradient_does():
-    assert effective_lr(Recipe(epochs=2, batch_size=5, lr=0.1), 10) == pytest.approx(0.4)
-    # With momentum 0.5 and three steps the gradients act 1.75, 1.5 and 1 times.
-    assert effective_lr(Recipe(batch_size=5, lr=0.1, momentum=0.5), 15) == pytest.approx(0.425)
 
 
 def test_whole_counts_are_proportional_and_add_up():

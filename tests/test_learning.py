@@ -186,3 +186,17 @@ def test_an_engine_that_is_not_installed_is_named_with_its_remedy(monkeypatch):
 def test_zero_workers_are_refused():
     with pytest.raises(BadInput, match="workers = 0"):
         Engine(0)
+
+
+def test_the_effective_rate_is_what_a_constant_gradient_moves_a_weight_by():
+    for schedule, momentum in (("constant", 0.0), ("constant", 0.9), ("cosine", 0.0), ("halving", 0.0)):
+        recipe = Recipe(epochs=7, batch_size=5, lr=0.1, momentum=momentum, schedule=schedule)
+        weight = torch.zeros(1, dtype=torch.float64)
+        optimiser = recipe.make_optimiser([weight])
+        for rate in recipe.rates(11):
+            optimiser.param_groups[0]["lr"] = rate
+            weight.grad = torch.ones_like(weight)
+            optimiser.step()
+        assert -weight.item() == pytest.approx(recipe.effective_rate(11))
+        if not momentum:
+            assert -weight.item() == pytest.approx(recipe.summed_rate(11))

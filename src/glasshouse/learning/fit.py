@@ -41,18 +41,18 @@ def fit(
     counters = [(buffer, buffer.clone()) for buffer in model.buffers() if not buffer.is_floating_point()]
     parameters = list(model.parameters())
     optimiser = recipe.make_optimiser(parameters)
-    total = recipe.total_steps(len(images))
     rng = torch_rng(seed, "transform")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "dropout"))
-        for number, batch in enumerate(batches(len(images), recipe, numpy_rng(seed, "batches"))):
+        drawn = batches(len(images), recipe, numpy_rng(seed, "batches"))
+        for batch, rate in zip(drawn, recipe.rates(len(images)), strict=True):
             x, y = channels_last(images.x[batch]), images.y[batch]
             x = step.prepare(model, x, y, rng)
             optimiser.zero_grad()
             step.backward(model, x, y, loss, rng)
             step.steer(parameters, rng)
             for group in optimiser.param_groups:
-                group["lr"] = recipe.lr_at(number, total)
+                group["lr"] = rate
             optimiser.step()
     for buffer, before in counters:
         buffer.copy_(before)  # the next client must not start from this one's step count

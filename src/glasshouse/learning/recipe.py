@@ -71,6 +71,27 @@ class Recipe:
             return self.lr * 0.5 ** (step * self.epochs // total // HALVED_AFTER)
         return self.lr
 
+    def rates(self, samples: int) -> list[float]:
+        """The learning rate of each step of a run over `samples` images."""
+        total = self.total_steps(samples)
+        return [self.lr_at(step, total) for step in range(total)]
+
+    def summed_rate(self, samples: int) -> float:
+        """The sum of the learning rates of a run over `samples` images."""
+        return sum(self.rates(samples))
+
+    def effective_rate(self, samples: int) -> float:
+        """The factor between the change of the weights over `samples` images and the mean gradient, for SGD.
+
+        With momentum m a gradient keeps acting: after s more steps by (1 - m^(s+1)) / (1 - m), each taken at
+        the rate of the first, which is exact for a constant rate.
+
+        >>> Recipe(batch_size=5, lr=0.1, momentum=0.5).effective_rate(15)  # 0.1 (1.75 + 1.5 + 1)
+        0.425
+        """
+        rates, m = self.rates(samples), self.momentum
+        return sum(rate * (1 - m ** (len(rates) - step)) / (1 - m) for step, rate in enumerate(rates))
+
 
 def _require(key: str, value: object, holds: bool, rule: str) -> None:
     if not holds:

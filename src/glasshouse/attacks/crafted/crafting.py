@@ -12,7 +12,6 @@ from glasshouse.attacks.crafted.reading import Crafted, one_step
 from glasshouse.attacks.crafted.rehearsal import channel_rounding, rehearsal_cast, rehearsed
 from glasshouse.attacks.crafted.sorting import Sorter, class_weights, write_page
 from glasshouse.attacks.crafted.surrogate import Surrogate
-from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.data.images import Images
 
 REACH = 2.0
@@ -38,7 +37,7 @@ def craft(
     linear = surrogate.cut.linear
     width = protocol.layout.named(access.current)[f"{linear[0]}.bias"].numel()
     largest = max(access.sizes)
-    step = effective_lr(recipe, largest)
+    step = recipe.effective_rate(largest)
     pages = sorter.pages(width)
     steady = one_step(recipe, access.sizes)
     code = class_weights(protocol.classes, alone=steady and len(sorter.cuts) == 1)

@@ -24,7 +24,6 @@ from glasshouse.attacks.crafted.saturated_head import decode_growth
 from glasshouse.attacks.inversion.cosine import affordable_steps, invert
 from glasshouse.attacks.inversion.options import check_inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, mean_decay, mean_gradient, training_network
-from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.attacks.labels.head import Head, find_head, whole_counts
 from glasshouse.errors import BadInput
 from glasshouse.evidence.reconstruction import Reconstructions
@@ -138,7 +137,7 @@ def target_labels(protocol: Protocol, head: Head, delta: Tensor, held: int) -> n
     exact = decode_growth(growth, protocol.recipe, held)
     if exact is not None:
         return exact
-    counts = np.maximum(growth * held / effective_lr(protocol.recipe, held), 0)
+    counts = np.maximum(growth * held / protocol.recipe.effective_rate(held), 0)
     counts[0] = max(0.0, held - counts[1:].sum())
     return whole_counts(counts, held)
 

@@ -27,7 +27,6 @@ from glasshouse.attacks.crafted.threshold_search import ThresholdSearch
 from glasshouse.attacks.inversion.cosine import affordable_steps, invert
 from glasshouse.attacks.inversion.options import check_inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, COUPLED, BatchNorm, frozen_network, mean_decay
-from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput, CannotRun
@@ -258,7 +257,7 @@ class Pond:
     def _gradient(self, sent: Tensor, delivery: Delivery, name: str) -> Tensor:
         """The mean gradient of the parameter `name` over all samples."""
         sizes = self._sizes(delivery)
-        scale = sum(size * effective_lr(self._protocol.recipe, size) for size in sizes) / delivery.samples
+        scale = sum(size * self._protocol.recipe.effective_rate(size) for size in sizes) / delivery.samples
         moved = delivery.mean - mean_decay(self._protocol, sent, sizes)
         return -self._named(moved)[name] / scale
 

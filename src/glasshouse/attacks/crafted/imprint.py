@@ -22,7 +22,6 @@ from glasshouse.access import ServerAccess
 from glasshouse.attacks.crafted.leakage import Law, bin_sums, check_law, quotients, thresholds
 from glasshouse.attacks.crafted.sorting import signs
 from glasshouse.attacks.inversion.updates import mean_decay
-from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.federation.updates import Delivery
@@ -294,7 +293,7 @@ def _choose_gain(trial: _Trial, access: ServerAccess) -> Gain:
     """
     recipe, sizes = access.protocol.recipe, access.sizes
     weights = trial.weights(min(max(2, *map(recipe.batch, sizes)), len(trial.inputs)))
-    travel = max(effective_lr(recipe, size) for size in sizes)
+    travel = max(recipe.effective_rate(size) for size in sizes)
     loudest = REACH / max(travel * float(weights.abs().max()), TINY)
     product = SWING / max(trial.swing(), TINY)
     if all(recipe.total_steps(size) == 1 for size in sizes):

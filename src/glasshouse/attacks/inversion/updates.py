@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.access import Protocol
-from glasshouse.attacks.labels.counts import effective_lr
 from glasshouse.learning.layout import write_vector
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
@@ -27,7 +26,7 @@ def mean_gradient(protocol: Protocol, sent: Tensor, delta: Tensor, samples: int)
     are on average.
     """
     moved = delta - mean_decay(protocol, sent, [samples])
-    gradient = -moved / effective_lr(protocol.recipe, samples)
+    gradient = -moved / protocol.recipe.effective_rate(samples)
     gradient[protocol.layout.trainable :] = 0
     return gradient
 
@@ -77,9 +76,8 @@ def _decay(protocol: Protocol, sent: Tensor, samples: int) -> Tensor:
     weights = sent[: protocol.layout.trainable].clone()
     weights.grad = torch.zeros_like(weights)
     optimiser = recipe.make_optimiser([weights])
-    total = recipe.total_steps(samples)
-    for step in range(total):
-        optimiser.param_groups[0]["lr"] = recipe.lr_at(step, total)
+    for rate in recipe.rates(samples):
+        optimiser.param_groups[0]["lr"] = rate
         optimiser.step()
     moved[: len(weights)] = weights - sent[: len(weights)]
     return moved

@@ -18,7 +18,6 @@ from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.labels.head import Head, find_head, softmax, whole_counts
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.learning.layout import Layout
-from glasshouse.learning.recipe import Recipe
 
 WELL_CONDITIONED = 10.0
 """Up to this condition number the system determines the counts.
@@ -49,7 +48,7 @@ class LabelCountsFromUpdates(Attack):
         head = find_head(protocol)
         counted = []
         for sent, delta, clients, sizes in _observations(access):
-            gradient_scale = sum(size / sum(sizes) * effective_lr(protocol.recipe, size) for size in sizes)
+            gradient_scale = sum(size / sum(sizes) * protocol.recipe.effective_rate(size) for size in sizes)
             counts = count_labels(protocol.layout, head, sent, delta, gradient_scale, sum(sizes))
             counted.append(CountedLabels(clients, counts))
         return LabelCounts(tuple(counted))
@@ -77,16 +76,6 @@ def count_labels(
         return whole_counts(np.ones(len(g)), samples)
     shares, _ = nnls(equations, np.append(g, 1.0))
     return whole_counts(shares, samples)
-
-
-def effective_lr(recipe: Recipe, samples: int) -> float:
-    """The factor between a client's update and its mean gradient: the learning rates of its steps, summed.
-
-    With momentum m a gradient keeps acting: after s more steps by (1 - m^(s+1)) / (1 - m).
-    """
-    total = recipe.total_steps(samples)
-    m = recipe.momentum
-    return sum(recipe.lr_at(step, total) * (1 - m ** (total - step)) / (1 - m) for step in range(total))
 
 
 def _observations(access: UpdateAccess | AggregateAccess) -> list[Observation]:

@@ -56,7 +56,7 @@ class SCAFFOLD(FedAvg):
         nothing = torch.zeros(trainable)
         everybodys, own = (held.get("variate", nothing) for held in (task.payload, task.kept))
         delta = task.fit(Correction(task.module, everybodys - own))
-        variate = own - everybodys - delta[:trainable] / rates(task.recipe, len(task.images))
+        variate = own - everybodys - delta[:trainable] / task.recipe.summed_rate(len(task.images))
         return Reply(delta, summed=variate - own, kept={"variate": variate})
 
     def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
@@ -65,12 +65,6 @@ class SCAFFOLD(FedAvg):
         variate = server.memory["variate"] + share * delivery.summed
         mean = delivery.mean[: server.layout.trainable]
         return stepped(server, delivery, self.server_lr * mean), {"variate": variate}
-
-
-def rates(recipe: Recipe, samples: int) -> float:
-    """The sum of the learning rates of all steps over `samples` images: K times the rate, if constant."""
-    total = recipe.total_steps(samples)
-    return sum(recipe.lr_at(step, total) for step in range(total))
 
 
 class Correction(Step):

@@ -43,8 +43,7 @@ class Setting:
 
 def training_time(recipe: Recipe, images: int) -> float:
     """How far a run over so many images goes: the sum of its learning rates, over 1 - momentum."""
-    steps = recipe.total_steps(images)
-    return sum(recipe.lr_at(step, steps) for step in range(steps)) / (1 - recipe.momentum)
+    return recipe.summed_rate(images) / (1 - recipe.momentum)
 
 
 FIXED = Setting("lr")

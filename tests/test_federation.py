@@ -6,6 +6,7 @@ from conftest import make_model, make_plain_model, make_server, make_split
 
 from glasshouse.defences import make_defences
 from glasshouse.errors import BadInput
+from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.channels.channel import Plain
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
@@ -165,6 +166,39 @@ def test_the_plain_channel_shows_every_update_and_their_mean():
     assert delivery.samples == 4
     assert delivery.clients == (0, 1, 2)
     torch.testing.assert_close(delivery.mean, torch.ones(3))
+
+
+@pytest.mark.parametrize("channel", ["plain", "plain(dropout=0.3)", "ideal", "secure"])
+@pytest.mark.parametrize("keep_updates", [True, False])
+@pytest.mark.parametrize(
+    ("clients", "apart", "message"),
+    [
+        ([], [], "clients is empty; an exchange needs at least one"),
+        ([0, 3], [], "client 3 does not exist; the federation's clients are 0 to 2"),
+        ([-1, 0], [], "client -1 does not exist; the federation's clients are 0 to 2"),
+        ([2, 1, 2], [], "client 2 is named more than once; name every client of an exchange once"),
+        ([0, 1], [2], "client 2 gets a model of its own .* takes no part .* add it to clients"),
+    ],
+)
+def test_an_exchange_with_clients_that_cannot_be_is_refused(
+    engine, channel, keep_updates, clients, apart, message
+):
+    model = make_plain_model()
+    federation = Federation(model, make_split(), RECIPE, engine=engine, channel=CHANNELS.make(channel))
+    sent = read_vector(model)
+    with pytest.raises(BadInput, match=message):
+        federation.exchange(sent, clients, 0, apart=dict.fromkeys(apart, sent), keep_updates=keep_updates)
+
+
+def test_clients_of_an_exchange_may_be_any_sequence_of_whole_numbers(engine):
+    model = make_plain_model()
+    federation = Federation(model, make_split(), RECIPE, engine=engine)
+    means = [
+        federation.exchange(read_vector(model), clients, 0).delivery.mean
+        for clients in (range(3), [0, 1, 2], np.arange(3))
+    ]
+    assert torch.equal(means[0], means[1])
+    assert torch.equal(means[0], means[2])
 
 
 @pytest.mark.parametrize("wrong", [{"rounds": 0}, {"fraction": 0.0}, {"fraction": 1.5}])

@@ -1,3 +1,5 @@
+import doctest
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,7 @@ from conftest import make_images, make_model, make_plain_model, make_split
 from torch import nn
 
 from glasshouse.errors import BadInput
+from glasshouse.learning import recipe, seeds
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy, predict
@@ -15,6 +18,11 @@ from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.learning.shared import Shared
+
+
+@pytest.mark.parametrize("module", [recipe, seeds])
+def test_the_examples_in_the_docstrings_hold(module):
+    assert doctest.testmod(module).failed == 0
 
 
 def test_a_vector_holds_every_floating_tensor_and_comes_back_unchanged():

@@ -136,6 +136,7 @@ class Federation:
         rounds. Clients that refuse the model send nothing; raises `RoundFailed` where all do, or where too
         few are left for the channel.
         """
+        _check_clients(clients, apart or {}, len(self.sizes))
         samples = sum(self.sizes[client] for client in clients)
         whole = keep_updates or not self.channel.shows_updates or self.channel.loses_updates
         own = {client: vector.numpy() for client, vector in (apart or {}).items()}
@@ -256,6 +257,24 @@ def check_compatible(strategy: Strategy, channel: Channel, defences: Stack) -> N
         raise BadInput(
             f"{name} {more}, which a defence of their sum (differential-privacy) does not cover; "
             "take another strategy, or defences that clients apply"
+        )
+
+
+def _check_clients(clients: Sequence[int], apart: Mapping[int, Tensor], count: int) -> None:
+    """Refuse an exchange with nobody, with clients that do not exist, and with a client twice."""
+    if not len(clients):
+        raise BadInput("clients is empty; an exchange needs at least one of them")
+    unknown = [client for client in clients if client not in range(count)]
+    if unknown:
+        raise BadInput(f"client {unknown[0]} does not exist; the federation's clients are 0 to {count - 1}")
+    if len(set(clients)) < len(clients):
+        twice = next(client for client in clients if list(clients).count(client) > 1)
+        raise BadInput(f"client {twice} is named more than once; name every client of an exchange once")
+    strangers = [client for client in apart if client not in set(clients)]
+    if strangers:
+        raise BadInput(
+            f"client {strangers[0]} gets a model of its own (apart) but takes no part in the exchange; "
+            "add it to clients"
         )
 
 

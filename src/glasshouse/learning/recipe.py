@@ -86,8 +86,8 @@ class Recipe:
         With momentum m a gradient keeps acting: after s more steps by (1 - m^(s+1)) / (1 - m), each taken at
         the rate of the first, which is exact for a constant rate.
 
-        >>> Recipe(batch_size=5, lr=0.1, momentum=0.5).effective_rate(15)  # 0.1 (1.75 + 1.5 + 1)
-        0.425
+        >>> Recipe(batch_size=5, lr=1, momentum=0.5).effective_rate(15)  # 1.75 + 1.5 + 1
+        4.25
         """
         rates, m = self.rates(samples), self.momentum
         return sum(rate * (1 - m ** (len(rates) - step)) / (1 - m) for step, rate in enumerate(rates))

@@ -5,9 +5,10 @@ import torch.nn.functional as F
 from conftest import make_model, make_plain_model, make_server, make_split
 
 from glasshouse.defences import make_defences
+from glasshouse.defences.defence import Defence, Stack
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels import CHANNELS
-from glasshouse.federation.channels.channel import Plain
+from glasshouse.federation.channels.channel import Plain, RoundFailed
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.strategies.fedavg import FedAvg, FedSGD
@@ -188,6 +189,28 @@ def test_an_exchange_with_clients_that_cannot_be_is_refused(
     sent = read_vector(model)
     with pytest.raises(BadInput, match=message):
         federation.exchange(sent, clients, 0, apart=dict.fromkeys(apart, sent), keep_updates=keep_updates)
+
+
+@pytest.mark.parametrize("channel", ["plain", "ideal", "secure"])
+@pytest.mark.parametrize("keep_updates", [True, False])
+def test_a_round_that_every_client_refuses_fails_with_their_reason(engine, channel, keep_updates):
+    class Refusing(Defence):
+        def on_receive(self, model, shape):
+            return "it looks odd"
+
+    model = make_plain_model()
+    federation = Federation(
+        model,
+        make_split(),
+        RECIPE,
+        engine=engine,
+        defences=Stack([Refusing()]),
+        channel=CHANNELS.make(channel),
+    )
+    with pytest.raises(RoundFailed, match="every client refused the model: it looks odd"):
+        federation.exchange(read_vector(model), [0, 1, 2], 0, keep_updates=keep_updates)
+    with pytest.raises(BadInput, match="round 1 failed: every client refused the model"):
+        federation.run(read_vector(model), Plan(rounds=1))
 
 
 def test_clients_of_an_exchange_may_be_any_sequence_of_whole_numbers(engine):

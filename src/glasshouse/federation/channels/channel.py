@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from glasshouse.errors import BadInput
@@ -92,9 +93,9 @@ def _totals(updates: Sequence[Update]) -> tuple[Tensor, int, tuple[int, ...]]:
 
 
 def sum_in_order(vectors: Iterable[Tensor]) -> Tensor:
-    """The sum of `vectors`, from first to last, as they arrive."""
+    """The sum of `vectors`, from first to last, as they arrive; empty where there are none."""
     arriving = iter(vectors)
-    total = next(arriving).clone()
+    total = next(arriving, torch.empty(0)).clone()
     for vector in arriving:
         total += vector
     return total

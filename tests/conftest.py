@@ -5,7 +5,7 @@ from torch import nn
 
 from glasshouse.data.images import Images
 from glasshouse.data.split import Split
-from glasshouse.federation.strategies.strategy import Server
+from glasshouse.federation.strategies.strategy import ServerState
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import Layout, read_vector
 
@@ -50,7 +50,9 @@ def make_plain_model(seed: int = 0) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, CLASSES))
 
 
-def make_server(model: nn.Module | None = None, sizes: tuple[int, ...] = (30, 20, 10), **entries) -> Server:
+def make_server(
+    model: nn.Module | None = None, sizes: tuple[int, ...] = (30, 20, 10), **entries
+) -> ServerState:
     """What a server has in the first round, or in another one where `entries` say so."""
     module = make_model() if model is None else model
     known = {
@@ -59,12 +61,12 @@ def make_server(model: nn.Module | None = None, sizes: tuple[int, ...] = (30, 20
         "shape": SHAPE,
         "classes": CLASSES,
         "sizes": sizes,
-        "own": make_images(40, seed=7),
+        "images": make_images(40, seed=7),
         "seed": 0,
         "number": 0,
         "vector": read_vector(module),
     }
-    return Server(**known | entries)
+    return ServerState(**known | entries)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_what_feddf_returns_is_never_worse_on_validation_than_the_average(lr):
     scores = []
     for state in (server.vector + delivery.mean, vector):
         write_vector(server.module, state)
-        scores.append(accuracy(server.module, server.own[memory["validation"]]))
+        scores.append(accuracy(server.module, server.images[memory["validation"]]))
     assert scores[1] >= scores[0]
     if lr == 0.01:
         assert scores[1] > scores[0]
@@ -83,8 +83,8 @@ def test_students_that_are_no_better_leave_the_average_as_it_is():
     server = dataclasses.replace(server, memory=strategy.begin(server))
     write_vector(server.module, server.vector + make_delivery(server).mean)
     # Labels that the average gets right: no student can be better.
-    own = Images(server.own.x, server.module.eval()(server.own.x).argmax(1), CLASSES)
-    server = dataclasses.replace(server, own=own)
+    relabelled = Images(server.images.x, server.module.eval()(server.images.x).argmax(1), CLASSES)
+    server = dataclasses.replace(server, images=relabelled)
     vector, _ = strategy.combine(server, make_delivery(server))
     assert torch.equal(vector, server.vector + make_delivery(server).mean)
 
@@ -115,7 +115,7 @@ def test_feddf_distils_on_all_its_images_but_those_that_validate_in_every_round(
     for number in range(3):
         now = dataclasses.replace(server, memory=memory, number=number)
         _, memory = strategy.combine(now, make_delivery(now))
-    images = {row.numpy().tobytes(): place for place, row in enumerate(server.own.x)}
+    images = {row.numpy().tobytes(): place for place, row in enumerate(server.images.x)}
     for distilled, validating in used:
         first, second = ({images[row.numpy().tobytes()] for row in rows} for rows in (distilled, validating))
         assert first.isdisjoint(second)
@@ -127,11 +127,11 @@ def test_feddf_distils_on_all_its_images_but_those_that_validate_in_every_round(
 def test_feddf_looks_at_no_label_but_those_that_validate():
     strategy, server = FedDF(steps=100, batch_size=16, lr=0.01, validation=0.5), make_server()
     memory, delivery = strategy.begin(server), make_specialists(server)
-    hidden = torch.full_like(server.own.y, CLASSES - 1)
-    hidden[memory["validation"]] = server.own.y[memory["validation"]]
+    hidden = torch.full_like(server.images.y, CLASSES - 1)
+    hidden[memory["validation"]] = server.images.y[memory["validation"]]
     vectors = []
-    for y in (server.own.y, hidden):
-        now = dataclasses.replace(server, memory=memory, own=Images(server.own.x, y, CLASSES))
+    for y in (server.images.y, hidden):
+        now = dataclasses.replace(server, memory=memory, images=Images(server.images.x, y, CLASSES))
         vectors.append(strategy.combine(now, delivery)[0])
     assert torch.equal(*vectors)
     assert not torch.equal(vectors[0], server.vector + delivery.mean)
@@ -147,7 +147,7 @@ def test_distilling_leaves_the_servers_module_its_counters():
 @pytest.mark.parametrize("images", [0, 2])
 def test_feddf_without_images_of_the_servers_own_says_where_to_get_them(images):
     with pytest.raises(BadInput, match=r"set data\.auxiliary above 0"):
-        FedDF().begin(make_server(own=make_images(40)[:images]))
+        FedDF().begin(make_server(images=make_images(40)[:images]))
 
 
 def test_a_federation_without_auxiliary_images_is_refused_before_it_trains(engine):

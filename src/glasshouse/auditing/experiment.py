@@ -19,7 +19,7 @@ from glasshouse.evidence.truth import NOBODY, Truth
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import check_compatible
 from glasshouse.federation.strategies import STRATEGIES
-from glasshouse.federation.strategies.strategy import Server, Strategy
+from glasshouse.federation.strategies.strategy import ServerState, Strategy
 from glasshouse.findings import Subject
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.seeds import derive, numpy_rng
@@ -154,13 +154,13 @@ def check_names(setting: Setting) -> None:
 def _check_task(strategy: Strategy, network: nn.Module, holders: Split) -> None:
     """Refuse a network, or images of the server's own, that the strategy could not begin with."""
     strategy.begin(
-        Server(
+        ServerState(
             module=network,
             layout=Layout.of(network),
             shape=holders.pool.shape,
             classes=holders.pool.classes,
             sizes=tuple(map(len, holders.clients)),
-            own=holders.images("auxiliary"),
+            images=holders.images("auxiliary"),
             seed=0,
             number=0,
             vector=read_vector(network),

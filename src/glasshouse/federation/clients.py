@@ -37,10 +37,11 @@ class Population:
 
 
 @dataclass(frozen=True, eq=False)
-class Parcel:
-    """What the server sends in a round, and beside it what each client has `kept` of its last one.
+class RoundInputs:
+    """What the clients of a round start from.
 
-    All get the payload and the `model`, shape (P,), but for clients that get one of their own, `apart`.
+    The server sends the `payload` to all, and the `model`, shape (P,), to all but those in `apart`, which get
+    the one named there. `kept` is what each client remembers of its last round.
     """
 
     model: np.ndarray
@@ -51,10 +52,10 @@ class Parcel:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A few clients of one round, for one worker; `sent` is their parcel."""
+    """A few clients of one round, for one worker."""
 
     population: Shared
-    sent: Shared
+    inputs: Shared
     clients: tuple[int, ...]
     samples: int
     seed: int
@@ -62,10 +63,10 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """What a block comes back with: what each client sends, or the weighted sum of it, and what it tells.
+class BlockResult:
+    """What the clients of a block send, or the weighted sum of it, and what they report.
 
-    A row of `deltas` is the change of the model, shape (P,), and what the strategy sums beside it. Clients
+    A row of `deltas` is the change of the model, shape (P,), followed by what else the strategy sums. Clients
     that refused the model are not among `clients`, but in `refused`, with their reason.
     """
 
@@ -77,11 +78,11 @@ class Trained:
     kept: dict[int, Tensors]
 
 
-def train_block(block: Block) -> Trained:
+def train_block(block: Block) -> BlockResult:
     """Train the clients of `block`."""
     population: Population = block.population.get()
-    parcel: Parcel = block.sent.get()
-    received = {k: torch.from_numpy(parcel.apart.get(k, parcel.model)) for k in block.clients}
+    inputs: RoundInputs = block.inputs.get()
+    received = {k: torch.from_numpy(inputs.apart.get(k, inputs.model)) for k in block.clients}
     refused = {
         client: reason for client in block.clients if (reason := _refusal(population, received[client]))
     }
@@ -92,7 +93,7 @@ def train_block(block: Block) -> Trained:
 
     def updates() -> Iterator[Update]:
         for client in willing:
-            task = _local_task(population, parcel, received[client], client, block.seed, accuracies)
+            task = _local_task(population, inputs, received[client], client, block.seed, accuracies)
             with torch.no_grad():
                 reports[client] = population.strategy.report(task.module.eval(), task.images)
             reply = population.strategy.train(task)
@@ -106,11 +107,11 @@ def train_block(block: Block) -> Trained:
         deltas = torch.stack([update.delta for update in updates()])
     else:
         deltas = weighted_sum(updates(), block.samples)
-    return Trained(deltas.numpy(), willing, refused, tuple(accuracies), reports, kept)
+    return BlockResult(deltas.numpy(), willing, refused, tuple(accuracies), reports, kept)
 
 
 def _refusal(population: Population, received: Tensor) -> str | None:
-    """Why a client that vets what it receives would not train this model, shape (P,)."""
+    """Why a client does not train the model it received, shape (P,); null where it does."""
     if not population.defences.vets:
         return None
     write_vector(population.model, received)
@@ -118,24 +119,24 @@ def _refusal(population: Population, received: Tensor) -> str | None:
 
 
 def _local_task(
-    population: Population, parcel: Parcel, sent: Tensor, client: int, seed: int, accuracies: list[float]
+    population: Population, inputs: RoundInputs, sent: Tensor, client: int, seed: int, accuracies: list[float]
 ) -> LocalTask:
-    """The client with its data and its defences; the accuracy of what it trains joins `accuracies`."""
+    """The client's part of the round; its `fit` adds the accuracy of the trained model to `accuracies`."""
     recipe = population.strategy.local(population.recipe)
     pool: Images = population.pool.get()
     images = pool[population.clients[client]]
-    own_seed = derive(seed, "client", client)
+    client_seed = derive(seed, "client", client)
 
     def fitted(step: Step = PLAIN) -> Tensor:
         defended = compose(step, population.defences.training())
-        trained = fit(population.model, sent, images, recipe, own_seed, defended)
+        trained = fit(population.model, sent, images, recipe, client_seed, defended)
         if len(population.local_test):
             accuracies.append(accuracy(population.model, pool[population.local_test]))
         rng = torch_rng(seed, "client", client, "defence")
         return population.defences.on_update(trained - sent, population.layout, rng)
 
     write_vector(population.model, sent)
-    kept = parcel.kept.get(client, {})
+    kept = inputs.kept.get(client, {})
     return LocalTask(
-        population.model, population.layout, sent, images, recipe, parcel.payload, kept, fitted, own_seed
+        population.model, population.layout, sent, images, recipe, inputs.payload, kept, fitted, client_seed
     )

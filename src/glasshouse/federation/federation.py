@@ -13,11 +13,11 @@ from glasshouse.data.split import Split
 from glasshouse.defences.defence import Stack
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels.channel import Channel, Plain, RoundFailed, sum_in_order
-from glasshouse.federation.clients import NOTHING, Block, Parcel, Population, train_block
+from glasshouse.federation.clients import NOTHING, Block, Population, RoundInputs, train_block
 from glasshouse.federation.history import History, Observed, Record, Round
-from glasshouse.federation.outcome import Arrived, Outcome
+from glasshouse.federation.outcome import Outcome, Replies
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.strategy import Server, Strategy, Tensors, carried
+from glasshouse.federation.strategies.strategy import ServerState, Strategy, Tensors, byte_count
 from glasshouse.federation.updates import Delivery, Update, blocks
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
@@ -30,7 +30,7 @@ from glasshouse.progress import Progress
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How long a federation runs and what is watched meanwhile.
+    """How long a federation runs and which rounds are recorded.
 
     A fraction `fraction` of the clients takes part in each round; the run ends after `rounds`, or when the
     global test accuracy reaches `target_accuracy`. The server's view is kept for the rounds in `observe`.
@@ -85,7 +85,7 @@ class Federation:
         self._engine = engine
         self._seed = seed
         self._split = split
-        self._own = split.images("auxiliary") if self.strategy.needs_images else split.pool[:0]
+        self._server_images = split.images("auxiliary") if self.strategy.needs_images else split.pool[:0]
         self._module = module = laid_out(deepcopy(model))
         self._population = engine.share(
             Population(
@@ -130,34 +130,34 @@ class Federation:
         kept: Mapping[int, Tensors] | None = None,
         keep_updates: bool = True,
     ) -> Outcome:
-        """Send a model to `clients`, and what else the strategy sends, and return what comes of it.
+        """Send the model `sent`, shape (P,), to `clients`, have them train it, and return the outcome.
 
-        Clients in `apart` get the model named there instead; `kept` is what clients remember of earlier
-        rounds. Clients that refuse the model send nothing; raises `RoundFailed` where all do, or where too
-        few are left for the channel.
+        Clients in `apart` get the model named there instead, and all of them the `payload`; `kept` is what
+        clients remember of earlier rounds. Clients that refuse the model send nothing; raises `RoundFailed`
+        where all do, or where too few are left for the channel.
         """
         _check_clients(clients, apart or {}, len(self.sizes))
         samples = sum(self.sizes[client] for client in clients)
         whole = keep_updates or not self.channel.shows_updates or self.channel.loses_updates
-        own = {client: vector.numpy() for client, vector in (apart or {}).items()}
-        parcel = self._engine.share(Parcel(sent.numpy(), own, payload or {}, kept or {}))
+        models = {client: vector.numpy() for client, vector in (apart or {}).items()}
+        inputs = self._engine.share(RoundInputs(sent.numpy(), models, payload or {}, kept or {}))
         groups = blocks(clients)
         seed = derive(self._seed, "round", number)
-        jobs = [Block(self._population, parcel, group, samples, seed, whole) for group in groups]
-        arrived = Arrived()
-        arriving = arrived.unpack(self._engine.map(train_block, jobs))
+        jobs = [Block(self._population, inputs, group, samples, seed, whole) for group in groups]
+        replies = Replies()
+        arriving = replies.collect(self._engine.map(train_block, jobs))
         deltas = torch.cat(list(arriving) or [NOTHING]) if whole else sum_in_order(arriving)
-        parcel.remove()
-        if not arrived.clients:
-            raise RoundFailed(f"every client refused the model: {next(iter(arrived.refused.values()))}")
+        inputs.remove()
+        if not replies.clients:
+            raise RoundFailed(f"every client refused the model: {next(iter(replies.refused.values()))}")
         if whole:
-            updates = [Update(k, self.sizes[k], delta) for k, delta in zip(arrived.clients, deltas)]
+            updates = [Update(k, self.sizes[k], delta) for k, delta in zip(replies.clients, deltas)]
             delivery = self.channel.deliver(updates, derive(seed, "channel"))
         else:
-            replied = sum(self.sizes[client] for client in arrived.clients)
+            replied = sum(self.sizes[client] for client in replies.clients)
             mean = deltas if replied == samples else deltas * (samples / replied)
-            delivery = Delivery(mean, replied, tuple(arrived.clients))
-        return arrived.outcome(self._defended(self._parted(delivery, arrived), seed))
+            delivery = Delivery(mean, replied, tuple(replies.clients))
+        return replies.outcome(self._defended(self._separated(delivery, replies), seed))
 
     def run(
         self,
@@ -207,34 +207,34 @@ class Federation:
             tuple(chosen),
             self.examiner.accuracy(vector),
             outcome.accuracy,
-            down=carried({"model": history.vector}) + carried(payload),
+            down=byte_count({"model": history.vector}) + byte_count(payload),
             up=outcome.bytes,
         )
         return History(vector, (*history.rounds, row), memory, {**history.kept, **outcome.kept})
 
-    def _server(self, number: int, vector: Tensor, memory: Tensors) -> Server:
-        """What the server has in a round."""
-        return Server(
+    def _server(self, number: int, vector: Tensor, memory: Tensors) -> ServerState:
+        """The server in round `number`."""
+        return ServerState(
             module=self._module,
             layout=self.layout,
             shape=self.shape,
             classes=self.classes,
             sizes=tuple(self.sizes),
-            own=self._own,
+            images=self._server_images,
             seed=self._seed,
             number=number,
             vector=vector,
             memory=memory,
         )
 
-    def _parted(self, delivery: Delivery, arrived: Arrived) -> Delivery:
-        """What was delivered, with the change of the model apart from what the strategy sums beside it."""
+    def _separated(self, delivery: Delivery, replies: Replies) -> Delivery:
+        """The delivery with the change of the model separated from what else the strategy sums."""
         length = self.layout.size
         summed = delivery.mean[length:] if len(delivery.mean) > length else None
         updates = delivery.updates
         if updates is not None and summed is not None:
-            updates = tuple(dataclasses.replace(own, delta=own.delta[:length]) for own in updates)
-        reports = {k: arrived.reports[k] for k in delivery.clients if arrived.reports[k]}
+            updates = tuple(dataclasses.replace(update, delta=update.delta[:length]) for update in updates)
+        reports = {k: replies.reports[k] for k in delivery.clients if replies.reports[k]}
         return dataclasses.replace(
             delivery, mean=delivery.mean[:length], updates=updates, summed=summed, reports=reports
         )
@@ -261,7 +261,7 @@ def check_compatible(strategy: Strategy, channel: Channel, defences: Stack) -> N
 
 
 def _check_clients(clients: Sequence[int], apart: Mapping[int, Tensor], count: int) -> None:
-    """Refuse an exchange with nobody, with clients that do not exist, and with a client twice."""
+    """Refuse an exchange with no client, with clients that do not exist, or with one client twice."""
     if not len(clients):
         raise BadInput("clients is empty; an exchange needs at least one of them")
     unknown = [client for client in clients if client not in range(count)]
@@ -270,10 +270,10 @@ def _check_clients(clients: Sequence[int], apart: Mapping[int, Tensor], count: i
     if len(set(clients)) < len(clients):
         twice = next(client for client in clients if list(clients).count(client) > 1)
         raise BadInput(f"client {twice} is named more than once; name every client of an exchange once")
-    strangers = [client for client in apart if client not in set(clients)]
-    if strangers:
+    outsiders = [client for client in apart if client not in set(clients)]
+    if outsiders:
         raise BadInput(
-            f"client {strangers[0]} gets a model of its own (apart) but takes no part in the exchange; "
+            f"client {outsiders[0]} gets a model of its own (apart) but takes no part in the exchange; "
             "add it to clients"
         )
 

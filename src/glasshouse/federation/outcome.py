@@ -1,4 +1,4 @@
-"""What comes back from the clients of a round, and what the round came to."""
+"""What the clients of a round send back, and the outcome of the round."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glasshouse.federation.clients import Trained
-from glasshouse.federation.strategies.strategy import Tensors, carried
+from glasshouse.federation.clients import BlockResult
+from glasshouse.federation.strategies.strategy import Tensors, byte_count
 from glasshouse.federation.updates import Delivery
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a round came to: the delivery, the participants' mean local accuracy and what they keep.
+    """A round's delivery, the mean accuracy of the participants' models, and what the participants keep.
 
-    `bytes` is what one client sent, on average.
+    `bytes` is what one client sends, on average.
     """
 
     delivery: Delivery
@@ -24,8 +24,8 @@ class Outcome:
     bytes: int
 
 
-class Arrived:
-    """Who replied in a round and what, who refused and why, and how good the clients' own models are."""
+class Replies:
+    """Collects what the blocks of a round return: replies, refusals with their reasons, and accuracies."""
 
     def __init__(self) -> None:
         self.clients: list[int] = []
@@ -34,9 +34,9 @@ class Arrived:
         self._kept: dict[int, Tensors] = {}
         self._accuracies: list[float] = []
 
-    def unpack(self, trained: Iterable[Trained]) -> Iterator[Tensor]:
-        """The deltas of each block in which anybody trained, as it arrives."""
-        for result in trained:
+    def collect(self, results: Iterable[BlockResult]) -> Iterator[Tensor]:
+        """The deltas of each block in which a client trained, as it arrives."""
+        for result in results:
             self.clients += result.clients
             self.reports |= result.reports
             self._kept |= result.kept
@@ -46,9 +46,10 @@ class Arrived:
                 yield torch.from_numpy(result.deltas)
 
     def outcome(self, delivery: Delivery) -> Outcome:
-        """The round; clients of whom nothing arrived stay as they were before it."""
+        """The outcome of the round; clients whose update is not in `delivery` keep what they had before."""
         accuracy = sum(self._accuracies) / len(self._accuracies) if self._accuracies else None
         kept = {k: self._kept[k] for k in delivery.clients if self._kept[k]}
         sent = {"model": delivery.mean} | ({} if delivery.summed is None else {"summed": delivery.summed})
-        told = [carried(report) for report in delivery.reports.values()]
-        return Outcome(delivery, accuracy, kept, carried(sent) + sum(told) // max(1, len(told)))
+        reported = [byte_count(report) for report in delivery.reports.values()]
+        mean_report = sum(reported) // max(1, len(reported))
+        return Outcome(delivery, accuracy, kept, byte_count(sent) + mean_report)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.strategy import Server, Tensors
+from glasshouse.federation.strategies.strategy import ServerState, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.evaluate import predict
 from glasshouse.options import check_number
@@ -41,10 +41,10 @@ class AFL(FedAvg):
         check_number("afl", "alpha2", self.alpha2, 0)
         check_number("afl", "alpha3", self.alpha3, 0, 1)
 
-    def begin(self, server: Server) -> Tensors:
+    def begin(self, server: ServerState) -> Tensors:
         return {"valuations": torch.full((len(server.sizes),), math.nan, dtype=torch.float64)}
 
-    def choose(self, server: Server, count: int) -> list[int]:
+    def choose(self, server: ServerState, count: int) -> list[int]:
         told = server.memory["valuations"].numpy()
         if np.isnan(told).all():
             return super().choose(server, count)
@@ -63,7 +63,7 @@ class AFL(FedAvg):
         losses = F.cross_entropy(predict(module, images.x), images.y, reduction="sum")
         return {"valuation": losses / math.sqrt(len(images))}
 
-    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+    def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         vector, memory = super().combine(server, delivery)
         valuations = memory["valuations"].clone()
         for client, told in delivery.reports.items():

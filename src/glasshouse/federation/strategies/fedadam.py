@@ -7,7 +7,7 @@ from torch import Tensor
 
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.stepping import check_decay, stepped
-from glasshouse.federation.strategies.strategy import Server, Tensors
+from glasshouse.federation.strategies.strategy import ServerState, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.options import check_number
 
@@ -32,11 +32,11 @@ class FedAdam(FedAvg):
         check_decay("fedadam", "beta2", self.beta2)
         check_number("fedadam", "tau", self.tau, 0, open_low=True)
 
-    def begin(self, server: Server) -> Tensors:
+    def begin(self, server: ServerState) -> Tensors:
         trainable = server.layout.trainable
         return {"first": torch.zeros(trainable), "second": torch.full((trainable,), self.tau**2)}
 
-    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+    def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         mean = delivery.mean[: server.layout.trainable]
         first = self.beta1 * server.memory["first"] + (1 - self.beta1) * mean
         second = self.beta2 * server.memory["second"] + (1 - self.beta2) * mean.square()

@@ -4,7 +4,7 @@ import dataclasses
 
 from torch import Tensor
 
-from glasshouse.federation.strategies.strategy import Server, Strategy, Tensors
+from glasshouse.federation.strategies.strategy import ServerState, Strategy, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.recipe import Recipe
 
@@ -12,11 +12,11 @@ from glasshouse.learning.recipe import Recipe
 class FedAvg(Strategy):
     """Clients train for some epochs; the server averages their models, weighted by N_k / N."""
 
-    def choose(self, server: Server, count: int) -> list[int]:
+    def choose(self, server: ServerState, count: int) -> list[int]:
         drawn = server.rng("choose").choice(len(server.sizes), count, replace=False)
         return sorted(int(client) for client in drawn)
 
-    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+    def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         return server.vector + delivery.mean, server.memory
 
 

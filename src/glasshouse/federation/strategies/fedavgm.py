@@ -7,7 +7,7 @@ from torch import Tensor
 
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.stepping import check_decay, stepped
-from glasshouse.federation.strategies.strategy import Server, Tensors
+from glasshouse.federation.strategies.strategy import ServerState, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.options import check_number
 
@@ -27,10 +27,10 @@ class FedAvgM(FedAvg):
         check_number("fedavgm", "server_lr", self.server_lr, 0, open_low=True)
         check_decay("fedavgm", "momentum", self.momentum)
 
-    def begin(self, server: Server) -> Tensors:
+    def begin(self, server: ServerState) -> Tensors:
         return {"velocity": torch.zeros(server.layout.trainable)}
 
-    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+    def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         mean = delivery.mean[: server.layout.trainable]
         velocity = self.momentum * server.memory["velocity"] + mean
         return stepped(server, delivery, self.server_lr * velocity), {"velocity": velocity}

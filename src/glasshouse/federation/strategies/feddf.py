@@ -13,7 +13,7 @@ from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.strategy import Server, Tensors
+from glasshouse.federation.strategies.strategy import ServerState, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.cpu import channels_last
 from glasshouse.learning.evaluate import accuracy, predict
@@ -61,9 +61,9 @@ class FedDF(FedAvg):
         check_number("feddf", "lr", self.lr, 0, open_low=True)
         check_number("feddf", "validation", self.validation, 0, 0.9, open_low=True)
 
-    def begin(self, server: Server) -> Tensors:
+    def begin(self, server: ServerState) -> Tensors:
         """Which of the server's images validate, as positions: the same in all rounds."""
-        images = len(server.own)
+        images = len(server.images)
         labelled = max(1, int(self.validation * images))
         if images - labelled < 2:
             raise BadInput(
@@ -73,18 +73,18 @@ class FedDF(FedAvg):
         drawn = np.sort(server.rng("validation").permutation(images)[:labelled])
         return {"validation": torch.from_numpy(drawn)}
 
-    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+    def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         average, memory = super().combine(server, delivery)
         if not self.steps:
             return average, memory
         assert delivery.updates is not None
-        labelled = torch.zeros(len(server.own), dtype=torch.bool)
+        labelled = torch.zeros(len(server.images), dtype=torch.bool)
         labelled[memory["validation"]] = True
-        x = server.own.x[~labelled]
+        x = server.images.x[~labelled]
         student = deepcopy(server.module)  # the server's keeps its counters, which are in no checkpoint
         target = taught(student, (server.vector + update.delta for update in delivery.updates), x)
         seed = server.derive("distillation")
-        return self.distil(student, average, x, target, server.own[labelled], seed), memory
+        return self.distil(student, average, x, target, server.images[labelled], seed), memory
 
     def distil(
         self, student: nn.Module, start: Tensor, x: Tensor, target: Tensor, labelled: Images, seed: int

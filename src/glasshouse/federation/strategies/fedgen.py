@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from glasshouse.data.images import Images
 from glasshouse.federation.strategies.generator import Teachers
 from glasshouse.federation.strategies.recalling import Recalling, last_layers
-from glasshouse.federation.strategies.strategy import Server, Tensors
+from glasshouse.federation.strategies.strategy import ServerState, Tensors
 from glasshouse.federation.updates import Delivery
 
 
@@ -24,25 +24,25 @@ class FedGEN(Recalling):
     client_reports = ("how many images of each class it has",)
     server_payload = ("a generator of features for each class, made from the clients' last layers",)
 
-    def begin(self, server: Server) -> Tensors:
+    def begin(self, server: ServerState) -> Tensors:
         nobody = torch.zeros(len(server.sizes), server.classes, dtype=torch.int64)
         return {**super().begin(server), "labels": nobody}
 
     def report(self, module: nn.Module, images: Images) -> Tensors:
         return {"labels": images.label_counts()}
 
-    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+    def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         vector, memory = super().combine(server, delivery)
         return vector, {**memory, "labels": _told(server, delivery)}
 
-    def teachers(self, server: Server, delivery: Delivery, last: nn.Linear) -> Teachers:
+    def teachers(self, server: ServerState, delivery: Delivery, last: nn.Linear) -> Teachers:
         assert delivery.updates is not None
         arrived = [update.client for update in delivery.updates]
         states = (server.vector + update.delta for update in delivery.updates)
         return Teachers(*last_layers(server, states, last), _told(server, delivery)[arrived])
 
 
-def _told(server: Server, delivery: Delivery) -> Tensor:
+def _told(server: ServerState, delivery: Delivery) -> Tensor:
     """How many images of each class each client has, (clients, classes), as far as it has told; else 0."""
     counts = server.memory["labels"].clone()
     for client, report in delivery.reports.items():

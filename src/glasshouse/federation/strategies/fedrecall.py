@@ -12,7 +12,7 @@ from torch import nn
 
 from glasshouse.federation.strategies.generator import Teachers
 from glasshouse.federation.strategies.recalling import Recalling, last_layers
-from glasshouse.federation.strategies.strategy import Server
+from glasshouse.federation.strategies.strategy import ServerState
 from glasshouse.federation.updates import Delivery
 
 
@@ -26,6 +26,6 @@ class FedRecall(Recalling):
 
     server_payload = ("a generator of features for each class, made from the global model's last layer",)
 
-    def teachers(self, server: Server, delivery: Delivery, last: nn.Linear) -> Teachers:
+    def teachers(self, server: ServerState, delivery: Delivery, last: nn.Linear) -> Teachers:
         average = server.vector + delivery.mean
         return Teachers(*last_layers(server, [average], last), torch.ones(1, server.classes))

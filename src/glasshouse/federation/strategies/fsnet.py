@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glasshouse.data.images import Images
 from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.strategy import LocalTask, Reply, Server, Tensors
+from glasshouse.federation.strategies.strategy import LocalTask, Reply, ServerState, Tensors
 from glasshouse.federation.strategies.synthesis import (
     HiddenModel,
     mixture,
@@ -76,7 +76,7 @@ class FedFSNet(FedAvg):
         for option, choices in (("mixture", Mixture), ("form", Form), ("target", Target)):
             check_choice("fed-fsnet", option, getattr(self, option), get_args(choices))
 
-    def begin(self, server: Server) -> Tensors:
+    def begin(self, server: ServerState) -> Tensors:
         check_whole("fed-fsnet", "samples", self.samples, server.classes)
         if self.form == "features":
             output_layer(server.module, server.shape)
@@ -88,7 +88,7 @@ class FedFSNet(FedAvg):
     def report(self, module: nn.Module, images: Images) -> Tensors:
         return {"moments": moments(images)}
 
-    def brief(self, server: Server) -> Tensors:
+    def brief(self, server: ServerState) -> Tensors:
         beta = self.beta * self.decay ** (server.number // self.every)
         made = {
             name: server.memory[name] for name in ("mimic", "features", "classes") if name in server.memory
@@ -98,7 +98,7 @@ class FedFSNet(FedAvg):
     def train(self, task: LocalTask) -> Reply:
         return Reply(task.fit(self._rectifying(task) if task.payload else PLAIN))
 
-    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+    def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         """Lines 7 to 9 of Algorithm 1; the mimic samples go out with the next round's model."""
         vector, memory = super().combine(server, delivery)
         known = memory["moments"].clone()
@@ -113,7 +113,7 @@ class FedFSNet(FedAvg):
         return vector, {"moments": known, "hidden": read_vector(hidden)} | made
 
     @torch.no_grad()
-    def synthesise(self, server: Server, hidden: nn.Module) -> dict[str, Tensor]:
+    def synthesise(self, server: ServerState, hidden: nn.Module) -> dict[str, Tensor]:
         """Equation 9: as many mimic samples of each class, up to one, and the classes they stand for."""
         rng = server.torch_rng("synthesis")
         classes = torch.arange(self.samples) % server.classes
@@ -125,7 +125,7 @@ class FedFSNet(FedAvg):
         last = output_layer(server.module, server.shape)
         return {"features": features(server.module.eval(), last, channels_last(mimic)), "classes": classes}
 
-    def _noise(self, server: Server, known: Tensor, rng: torch.Generator) -> Iterator[Tensor]:
+    def _noise(self, server: ServerState, known: Tensor, rng: torch.Generator) -> Iterator[Tensor]:
         """Batches of draws from the mixture of the devices that have told their moments."""
         told = ~known[:, 0].isnan()
         own, sizes = known[told], torch.tensor(server.sizes, dtype=torch.float64)[told]

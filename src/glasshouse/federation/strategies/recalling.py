@@ -17,7 +17,7 @@ from glasshouse.federation.strategies.generator import (
     train_generator,
     write_moments,
 )
-from glasshouse.federation.strategies.strategy import LocalTask, Reply, Server, Tensors
+from glasshouse.federation.strategies.strategy import LocalTask, Reply, ServerState, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.seeds import torch_rng
@@ -62,7 +62,7 @@ class Recalling(FedAvg):
         for option in ("weight_decay", "weight", "diversity"):
             check_number(name, option, getattr(self, option), 0)
 
-    def begin(self, server: Server) -> Tensors:
+    def begin(self, server: ServerState) -> Tensors:
         last = output_layer(server.module, server.shape)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(server.derive("generator"))
@@ -75,7 +75,7 @@ class Recalling(FedAvg):
             "steps": torch.zeros(()),
         }
 
-    def brief(self, server: Server) -> Tensors:
+    def brief(self, server: ServerState) -> Tensors:
         if server.number == 0 or not self.weight:
             return {}
         weight = self.weight * self.decay**server.number
@@ -84,7 +84,7 @@ class Recalling(FedAvg):
     def train(self, task: LocalTask) -> Reply:
         return Reply(task.fit(self._recalling(task) if task.payload else PLAIN))
 
-    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+    def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         vector, memory = super().combine(server, delivery)
         last = output_layer(server.module, server.shape)
         generator = self._generator(last, server.classes)
@@ -108,7 +108,7 @@ class Recalling(FedAvg):
         return vector, {"generator": read_vector(generator), **read_moments(optimiser)}
 
     @abstractmethod
-    def teachers(self, server: Server, delivery: Delivery, last: nn.Linear) -> Teachers:
+    def teachers(self, server: ServerState, delivery: Delivery, last: nn.Linear) -> Teachers:
         """Whom the generator learns from after a round; `last` is the last layer of the server's module."""
 
     def _generator(self, last: nn.Linear, classes: int) -> Generator:
@@ -153,7 +153,7 @@ def recalled(real: Tensor, made_up: Tensor, drawn: Tensor) -> Tensor:
     return F.cross_entropy(others, drawn) + divergence(same.detach().softmax(1), real)
 
 
-def last_layers(server: Server, states: Iterable[Tensor], last: nn.Linear) -> tuple[Tensor, Tensor]:
+def last_layers(server: ServerState, states: Iterable[Tensor], last: nn.Linear) -> tuple[Tensor, Tensor]:
     """The last layers of K models, given their `states`, each of shape (P,), and that of the server's module.
 
     Weights have the shape (K, classes, width), biases (K, classes).

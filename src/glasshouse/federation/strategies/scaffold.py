@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from glasshouse.errors import BadInput
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.stepping import stepped
-from glasshouse.federation.strategies.strategy import LocalTask, Reply, Server, Tensors
+from glasshouse.federation.strategies.strategy import LocalTask, Reply, ServerState, Tensors
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.step import Step
@@ -45,10 +45,10 @@ class SCAFFOLD(FedAvg):
             )
         return recipe
 
-    def begin(self, server: Server) -> Tensors:
+    def begin(self, server: ServerState) -> Tensors:
         return {"variate": torch.zeros(server.layout.trainable)}
 
-    def brief(self, server: Server) -> Tensors:
+    def brief(self, server: ServerState) -> Tensors:
         return server.memory
 
     def train(self, task: LocalTask) -> Reply:
@@ -59,7 +59,7 @@ class SCAFFOLD(FedAvg):
         variate = own - everybodys - delta[:trainable] / task.recipe.summed_rate(len(task.images))
         return Reply(delta, summed=variate - own, kept={"variate": variate})
 
-    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+    def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         assert delivery.summed is not None
         share = delivery.samples / sum(server.sizes)
         variate = server.memory["variate"] + share * delivery.summed

@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 
 from glasshouse.errors import BadInput
-from glasshouse.federation.strategies.strategy import Server
+from glasshouse.federation.strategies.strategy import ServerState
 from glasshouse.federation.updates import Delivery
 from glasshouse.options import check_number
 
 
-def stepped(server: Server, delivery: Delivery, change: Tensor) -> Tensor:
+def stepped(server: ServerState, delivery: Delivery, change: Tensor) -> Tensor:
     """The next global model, shape (P,): its trainable part moves by `change`, shape (trainable,).
 
     Buffers are statistics of the data and no optimiser's business: they are averaged, as in FedAvg.

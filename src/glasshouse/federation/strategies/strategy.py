@@ -21,11 +21,11 @@ Tensors = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Server:
+class ServerState:
     """What the server has in round `number`: the global model `vector`, shape (P,), and its memory.
 
     It knows the task and how many samples each client holds, has a `module` to compute in, and may hold
-    images of its `own`, which no client trains on and no test uses.
+    `images`, which no client trains on and no test uses.
     """
 
     module: nn.Module
@@ -33,7 +33,7 @@ class Server:
     shape: tuple[int, int, int]
     classes: int
     sizes: tuple[int, ...]
-    own: Images
+    images: Images
     seed: int
     number: int
     vector: Tensor
@@ -112,15 +112,15 @@ class Strategy(ABC):
         """How a client trains, given the recipe of the setting."""
         return recipe
 
-    def begin(self, server: Server) -> Tensors:
+    def begin(self, server: ServerState) -> Tensors:
         """What the server remembers before the first round; refuses a task that the strategy cannot do."""
         return {}
 
     @abstractmethod
-    def choose(self, server: Server, count: int) -> list[int]:
+    def choose(self, server: ServerState, count: int) -> list[int]:
         """Which `count` of the clients take part in this round."""
 
-    def brief(self, server: Server) -> Tensors:
+    def brief(self, server: ServerState) -> Tensors:
         """What goes to the clients beside the model."""
         return {}
 
@@ -133,10 +133,10 @@ class Strategy(ABC):
         return Reply(task.fit())
 
     @abstractmethod
-    def combine(self, server: Server, delivery: Delivery) -> tuple[Tensor, Tensors]:
+    def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         """The next global model, shape (P,), and memory of the server, from what the channel delivered."""
 
 
-def carried(tensors: Tensors) -> int:
-    """The bytes that `tensors` take on the wire."""
+def byte_count(tensors: Tensors) -> int:
+    """How many bytes `tensors` take on the wire."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

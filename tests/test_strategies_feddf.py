@@ -16,7 +16,7 @@ from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.feddf import FedDF, taught
+from glasshouse.federation.strategies.feddf import FedDF, ensemble_answers
 from glasshouse.learning.evaluate import accuracy
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 
@@ -29,7 +29,7 @@ def test_the_students_target_is_the_softmax_of_the_mean_of_the_teachers_logits()
         named = {name: tensor.numpy() for name, tensor in Layout.of(model).named(state).items()}
         hidden = np.maximum(x.flatten(1).numpy() @ named["1.weight"].T + named["1.bias"], 0)
         logits.append(hidden @ named["3.weight"].T + named["3.bias"])
-    np.testing.assert_allclose(taught(model, states, x), softmax(np.mean(logits, 0)), rtol=1e-4)
+    np.testing.assert_allclose(ensemble_answers(model, states, x), softmax(np.mean(logits, 0)), rtol=1e-4)
 
 
 def test_the_divergence_is_that_of_kullback_and_leibler():

@@ -22,12 +22,12 @@ from glasshouse.federation.strategies.fedgen import FedGEN
 from glasshouse.federation.strategies.generator import (
     Generator,
     Teachers,
-    crowding,
+    diversity_loss,
     read_moments,
     train_generator,
     write_moments,
 )
-from glasshouse.federation.strategies.recalling import recalled
+from glasshouse.federation.strategies.recalling import recall_loss
 from glasshouse.federation.strategies.strategy import LocalTask
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import Layout, read_vector, write_vector
@@ -57,26 +57,26 @@ def test_a_teacher_without_any_image_of_a_label_has_no_say_in_it():
     )
 
 
-def test_crowding_falls_with_the_distance_that_different_noise_makes():
+def test_diversity_loss_falls_with_the_distance_that_different_noise_makes():
     noise, latent = torch.rand(5, 3, generator=torch.Generator().manual_seed(0)), normal(5, 4)
     e, z = noise.numpy(), latent.numpy()
     mean = np.mean(
         [np.mean((e[i] - e[j]) ** 2) * np.mean(abs(z[i] - z[j])) for i in range(5) for j in range(5)]
     )
-    assert crowding(noise, latent).item() == pytest.approx(np.exp(-mean), rel=1e-5)
-    assert crowding(noise, latent[:1].expand(5, -1)) == 1
+    assert diversity_loss(noise, latent).item() == pytest.approx(np.exp(-mean), rel=1e-5)
+    assert diversity_loss(noise, latent[:1].expand(5, -1)) == 1
 
 
-def test_clients_learn_made_up_labels_and_to_answer_as_to_made_up_features():
-    real, made_up = normal(3, 4).requires_grad_(), normal(8, 4, seed=1).requires_grad_()
+def test_clients_learn_synthetic_labels_and_to_answer_as_to_synthetic_features():
+    real, synthetic = normal(3, 4).requires_grad_(), normal(8, 4, seed=1).requires_grad_()
     drawn = torch.tensor([0, 3, 3, 1, 2])
-    p, q = (softmax(logits.detach().numpy()) for logits in (real, made_up))
+    p, q = (softmax(logits.detach().numpy()) for logits in (real, synthetic))
     expected = -np.log(q[3:][range(5), drawn]).mean() + (q[:3] * np.log(q[:3] / p)).sum(1).mean()
-    loss = recalled(real, made_up, drawn)
+    loss = recall_loss(real, synthetic, drawn)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
     loss.backward()
-    assert not made_up.grad[:3].any()  # what was made up for the batch is a target
-    assert made_up.grad[3:].any()
+    assert not synthetic.grad[:3].any()  # what was made up for the batch is a target
+    assert synthetic.grad[3:].any()
     np.testing.assert_allclose(real.grad, (p - q[:3]) / 3, atol=1e-6)
 
 

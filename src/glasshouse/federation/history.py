@@ -1,4 +1,4 @@
-"""What a federation leaves behind: its curve, what the server saw, and a checkpoint after every round."""
+"""The record of a federation: its curve, what the server saw, and a checkpoint after every round."""
 
 import dataclasses
 import json
@@ -16,10 +16,10 @@ from glasshouse.store import read_tensors, write_tensors
 
 @dataclass(frozen=True)
 class Round:
-    """One round's figures; an accuracy is null where no model of its kind was scored.
+    """The numbers of one round; an accuracy is null where no model of its kind was scored.
 
-    `down` and `up` are the bytes that travel to and from one client, as plain numbers: masks, headers and
-    what a protocol sends to set itself up come on top.
+    `down` and `up` are the bytes that travel to and from one client as plain numbers, without masks, headers
+    and the messages that set up a protocol.
     """
 
     number: int
@@ -32,7 +32,7 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """One round as the server saw it: the model sent, shape (P,), what arrived, and what went beside it."""
+    """One round as the server saw it: the model sent, shape (P,), the delivery, and the payload sent."""
 
     number: int
     sent: Tensor
@@ -42,9 +42,9 @@ class Observed:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """A federation so far: the current global model, shape (P,), the curve, and what everybody remembers.
+    """A federation so far: the current global model, shape (P,), and the numbers of its rounds.
 
-    The server has its `memory`; what clients remember, each for itself, stands in `kept`.
+    `memory` is what the server remembers, and `kept` what each client does.
     """
 
     vector: Tensor
@@ -56,8 +56,8 @@ class History:
 class Record:
     """Keeps a federation's history and the observed rounds in a folder, or in memory where none is given.
 
-    What a client remembers is in a file of its own, named by the round it is from, and the checkpoint says
-    which of these count: a round writes those of its clients alone, and whenever it is killed, all fit.
+    What a client remembers has a file for each client and round, and the checkpoint names the ones in force:
+    a round writes the files of its participants only, and can be killed at any time.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -77,12 +77,12 @@ class Record:
         memory = {f"memory.{name}": tensor for name, tensor in history.memory.items()}
         notes = {
             "rounds": json.dumps([dataclasses.asdict(row) for row in history.rounds]),
-            "kept": json.dumps({client: own for client, (own, _) in self._kept.items()}),
+            "kept": json.dumps({client: written for client, (written, _) in self._kept.items()}),
         }
         write_tensors(self._folder / "latest.safetensors", {"global": history.vector} | memory, notes)
-        for client, (own, _) in before.items():
-            if self._kept[client][0] != own:
-                self._kept_file(client, own).unlink(missing_ok=True)
+        for client, (written, _) in before.items():
+            if self._kept[client][0] != written:
+                self._kept_file(client, written).unlink(missing_ok=True)
 
     def load(self) -> History | None:
         """The history at the last checkpoint, if there is one."""
@@ -91,13 +91,13 @@ class Record:
         file = self._folder / "latest.safetensors"
         tensors, notes = read_tensors(file)
         if "global" not in tensors or "rounds" not in notes:
-            raise BadInput(f"{file} is no checkpoint of a federation; delete it and run again")
+            raise BadInput(f"{file} is not a checkpoint of a federation; delete it and run again")
         rows = [Round(**row | {"clients": tuple(row["clients"])}) for row in json.loads(notes["rounds"])]
         self._kept = {
             int(client): (number, read_tensors(self._kept_file(int(client), number))[0])
             for client, number in json.loads(notes.get("kept", "{}")).items()
         }
-        kept = {client: own for client, (_, own) in self._kept.items()}
+        kept = {client: remembered for client, (_, remembered) in self._kept.items()}
         return History(tensors["global"], tuple(rows), _under("memory", tensors), kept)
 
     def observe(self, observed: Observed) -> None:
@@ -143,7 +143,7 @@ class Record:
 
 
 def _flat(head: str, by_client: Mapping[int, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Each client's tensors under a name of their own: `report.7.labels`."""
+    """The tensors of all clients in one mapping, under names like `report.7.labels`."""
     return {
         f"{head}.{client}.{name}": tensor
         for client, tensors in by_client.items()
@@ -154,13 +154,13 @@ def _flat(head: str, by_client: Mapping[int, Mapping[str, Tensor]]) -> dict[str,
 def _under(head: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors whose names begin with `head`, without it."""
     start = f"{head}."
-    return {name.removeprefix(start): own for name, own in tensors.items() if name.startswith(start)}
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
 
 
 def _nested(head: str, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """What `_flat` made, by client again."""
+    """The tensors by client: the inverse of `_flat`."""
     by_client: dict[int, dict[str, Tensor]] = {}
     for name, tensor in _under(head, tensors).items():
-        client, _, own = name.partition(".")
-        by_client.setdefault(int(client), {})[own] = tensor
+        client, _, entry = name.partition(".")
+        by_client.setdefault(int(client), {})[entry] = tensor
     return by_client

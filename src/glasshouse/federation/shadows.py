@@ -1,4 +1,4 @@
-"""Shadow models: trained as the target is thought to have been, on sets of one's own; only answers remain."""
+"""Shadow models: trained like the target, on the adversary's data; only their answers are kept."""
 
 import dataclasses
 import hashlib
@@ -31,12 +31,12 @@ from glasshouse.learning.shared import Shared
 from glasshouse.progress import Progress
 from glasshouse.store import read_tensors, write_tensors
 
-NOBODY = np.empty(0, dtype=np.int64)
+NO_IMAGES = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How a model came about: over `clients` in `rounds`, or with one client in one place."""
+    """How a model is trained: in a federation of `clients`, or in one place where there is one."""
 
     recipe: Recipe
     rounds: int = 1
@@ -47,7 +47,7 @@ class Training:
     defences: str = "none"
 
     def described(self) -> str:
-        """The way of training in words."""
+        """The training in words."""
         where = "in one place" if self.clients == 1 else f"as federations of {self.clients} clients"
         by = "" if self.strategy == "fedavg" else f" by {self.strategy}"
         under = "" if self.defences == "none" else f" under {self.defences}"
@@ -65,7 +65,7 @@ def log_odds(log_probabilities: np.ndarray, y: Tensor) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class ShadowSet:
-    """What one shadow has: positions of the images it is trained on, and of those kept for its test."""
+    """Positions of the images that one shadow is trained on, and of those it is tested on."""
 
     train: np.ndarray
     test: np.ndarray
@@ -73,7 +73,7 @@ class ShadowSet:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What k models say about N images: `logits` of shape (k, N, classes), float32.
+    """The answers of k models about N images: `logits` of shape (k, N, classes), float32.
 
     `inside` and `tested`, bool of shape (k, N), say which images are in each model's training and test set.
     """
@@ -118,7 +118,7 @@ class Shadows:
 
 
 @dataclass(frozen=True, eq=False)
-class _Stage:
+class _Setup:
     """What all shadows of one call share; each worker receives it once."""
 
     model: nn.Module
@@ -128,7 +128,7 @@ class _Stage:
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    stage: Shared
+    setup: Shared
     start: Tensor
     train: np.ndarray
     seed: int
@@ -148,8 +148,8 @@ def train_shadows(
 ) -> Answers:
     """Train a model on the images of each set, positions in `pool`, and ask each about the whole pool.
 
-    `start` gives the first weights, shape (P,), for a seed. The models themselves are never kept: a worker
-    trains one, asks it and forgets it. With `cache`, a folder, answers are written there under a signature of
+    `start` gives the first weights, shape (P,), for a seed. The models themselves are not kept: a worker
+    trains one, asks it and drops it. With `cache`, a folder, answers are written there under a signature of
     everything that decides them, and a model whose answers are there is not trained again.
     """
     seeds = shadow_seeds(seed, len(sets))
@@ -157,23 +157,24 @@ def train_shadows(
     logits = np.empty((len(sets), len(pool), pool.classes), dtype=np.float32)
     files: dict[int, Path] = {}
     if cache is not None:
-        for k, (own, own_seed) in enumerate(zip(sets, seeds)):
-            files[k] = cache / f"{_signature(common, own, own_seed, start(own_seed))}.safetensors"
+        for k, (chosen, shadow_seed) in enumerate(zip(sets, seeds)):
+            signature = _signature(common, chosen, shadow_seed, start(shadow_seed))
+            files[k] = cache / f"{signature}.safetensors"
     done = [k for k, file in files.items() if file.exists()]
     missing = [k for k in range(len(sets)) if k not in done]
     for k in done:
         logits[k] = read_tensors(files[k])[0]["logits"].numpy()
-    stage = engine.share(_Stage(laid_out(deepcopy(model)), training, engine.share_images(pool)))
-    jobs = (_Job(stage, start(seeds[k]), sets[k].train, seeds[k]) for k in missing)
+    setup = engine.share(_Setup(laid_out(deepcopy(model)), training, engine.share_images(pool)))
+    jobs = (_Job(setup, start(seeds[k]), sets[k].train, seeds[k]) for k in missing)
     arriving = zip(engine.map(_train, jobs), missing)
     for answers, k in (progress or Progress(quiet=True)).track(arriving, "shadow models", len(missing)):
         logits[k] = answers
         if k in files:
             write_tensors(files[k], {"logits": torch.from_numpy(answers)})
     inside, tested = (np.zeros(logits.shape[:2], dtype=bool) for _ in range(2))
-    for k, own in enumerate(sets):
-        inside[k, own.train] = True
-        tested[k, own.test] = True
+    for k, chosen in enumerate(sets):
+        inside[k, chosen.train] = True
+        tested[k, chosen.test] = True
     return Answers(pool, logits, inside, tested)
 
 
@@ -187,7 +188,7 @@ def shadow_sets(
     size = int(share * len(master))
     trained = min(members, size * 2 // 3)
     drawn = [rng.permutation(master)[:size] for _ in range(count)]
-    return [ShadowSet(np.sort(own[:trained]), np.sort(own[trained:])) for own in drawn]
+    return [ShadowSet(np.sort(chosen[:trained]), np.sort(chosen[trained:])) for chosen in drawn]
 
 
 def online_sets(candidates: np.ndarray, count: int, rng: np.random.Generator) -> list[ShadowSet]:
@@ -205,11 +206,11 @@ def shadow_seeds(seed: int, count: int) -> list[int]:
 
 
 def affordable(training: Training, pool: Images, sets: Sequence[ShadowSet], seed: int) -> Training:
-    """The same training with as many clients as every set can be divided among, halved until it works."""
+    """The same training, with the number of clients halved until every set can be divided among them."""
     while training.clients > 1:
         try:
-            for own, own_seed in zip(sets, shadow_seeds(seed, len(sets))):
-                _hands(training, pool, own.train, own_seed)
+            for chosen, shadow_seed in zip(sets, shadow_seeds(seed, len(sets))):
+                _divided(training, pool, chosen.train, shadow_seed)
         except BadInput:
             training = dataclasses.replace(training, clients=training.clients // 2)
         else:
@@ -217,21 +218,21 @@ def affordable(training: Training, pool: Images, sets: Sequence[ShadowSet], seed
     return training if training.clients > 1 else dataclasses.replace(training, partition="iid", fraction=1.0)
 
 
-def _hands(training: Training, pool: Images, train: np.ndarray, seed: int) -> list[np.ndarray]:
-    """What each client of a shadow holds, as positions in `train`."""
+def _divided(training: Training, pool: Images, train: np.ndarray, seed: int) -> list[np.ndarray]:
+    """The positions in `train` of the images of each client of a shadow."""
     return divide(training.partition, pool.y.numpy()[train], training.clients, derive(seed, "clients"))
 
 
 def _train(job: _Job) -> np.ndarray:
-    """One shadow from start to end, in one worker: the answers of its model, shape (N, classes)."""
-    stage: _Stage = job.stage.get()
-    pool: Images = stage.pool.get()
-    training = stage.training
-    hands = _hands(training, pool, job.train, job.seed)
-    held = Split(pool, tuple(job.train[hand] for hand in hands), NOBODY, NOBODY, NOBODY)
+    """Train one shadow and return its answers about the pool, shape (N, classes)."""
+    setup: _Setup = job.setup.get()
+    pool: Images = setup.pool.get()
+    training = setup.training
+    parts = _divided(training, pool, job.train, job.seed)
+    split = Split(pool, tuple(job.train[part] for part in parts), NO_IMAGES, NO_IMAGES, NO_IMAGES)
     federation = Federation(
-        stage.model,
-        held,
+        setup.model,
+        split,
         training.recipe,
         engine=Engine(1),
         strategy=STRATEGIES.make(training.strategy),
@@ -239,13 +240,13 @@ def _train(job: _Job) -> np.ndarray:
         seed=job.seed,
     )
     history = federation.run(job.start, Plan(rounds=training.rounds, fraction=training.fraction))
-    write_vector(stage.model, history.vector)
-    answers: np.ndarray = predict(stage.model, pool.x).numpy()
+    write_vector(setup.model, history.vector)
+    answers: np.ndarray = predict(setup.model, pool.x).numpy()
     return answers
 
 
 def _digest(model: nn.Module, training: Training, pool: Images) -> Any:
-    """What all shadows of one call have in common."""
+    """A digest of what all shadows of one call have in common, to be continued."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(f"{model} {dataclasses.astuple(training)}".encode())
     for tensor in (pool.x, pool.y):
@@ -253,9 +254,9 @@ def _digest(model: nn.Module, training: Training, pool: Images) -> Any:
     return digest
 
 
-def _signature(common: Any, own: ShadowSet, seed: int, start: Tensor) -> str:
+def _signature(common: Any, chosen: ShadowSet, seed: int, start: Tensor) -> str:
     """A name for everything that decides one shadow's answers."""
     digest = common.copy()
-    digest.update(f"{seed} {own.train.tolist()}".encode())
+    digest.update(f"{seed} {chosen.train.tolist()}".encode())
     digest.update(start.contiguous().numpy().data)
     return str(digest.hexdigest())

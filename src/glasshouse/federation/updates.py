@@ -1,4 +1,4 @@
-"""What travels in a round: a client's update, and what the server gets to see of them."""
+"""What travels in a round: each client's update, and what the server sees of them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,8 +21,8 @@ class Delivery:
     """What the channel hands to the server after a round.
 
     `mean` is the sum of the clients' deltas weighted by N_k / N, shape (P,); `updates` the single ones,
-    where the channel shows them. Where the strategy asks for more, `summed` is the mean of that, weighted in
-    the same way, and `reports` what each client told beside it.
+    where the channel shows them. Where the strategy asks for more, `summed` is the mean of what else clients
+    send to be summed, weighted in the same way, and `reports` what each client reports.
     """
 
     mean: Tensor
@@ -34,7 +34,7 @@ class Delivery:
 
 
 def weighted_sum(updates: Iterable[Update], samples: int) -> Tensor:
-    """Sum of the deltas, each weighted by its share of `samples`, in the order given."""
+    """The sum of the deltas in their order, each weighted by its share of `samples`."""
     total: Tensor | None = None
     for update in updates:
         share = update.samples / samples
@@ -46,8 +46,8 @@ def weighted_sum(updates: Iterable[Update], samples: int) -> Tensor:
 def blocks(clients: Iterable[int], count: int = 8) -> list[tuple[int, ...]]:
     """Group `clients` into at most `count` blocks of nearly equal size.
 
-    Sums run within blocks first and over blocks after, so that they come out the same for any number of
-    workers; eight blocks keep two to eight workers busy and few vectors on the way.
+    Sums run within blocks first and then over blocks, so that they are the same for any number of workers.
+    Eight blocks keep two to eight workers busy with few vectors in transit.
     """
     clients = list(clients)
     count = min(count, len(clients))

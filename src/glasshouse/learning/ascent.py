@@ -1,4 +1,4 @@
-"""Climbing the loss of a batch: what adversarial training does to each batch before it learns from it."""
+"""Gradient ascent on the loss of a batch of images, as adversarial training does before each step."""
 
 from collections.abc import Callable
 

@@ -50,8 +50,8 @@ class Ball:
 
 def lengths(x: Tensor) -> Tensor:
     """The Euclidean length of each of N images, shape (N, 1, 1, 1)."""
-    found: Tensor = torch.linalg.vector_norm(x, dim=(1, 2, 3), keepdim=True)
-    return found
+    norms: Tensor = torch.linalg.vector_norm(x, dim=(1, 2, 3), keepdim=True)
+    return norms
 
 
 def unit(x: Tensor) -> Tensor:

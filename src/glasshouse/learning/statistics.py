@@ -1,4 +1,4 @@
-"""Batch norm's statistics: counted anew, or left alone."""
+"""Batch norm's statistics: recomputed, or left alone."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +15,8 @@ from glasshouse.learning.evaluate import CHUNK
 def recount_statistics(model: nn.Module, images: Images) -> bool:
     """Replace batch norm's statistics by their mean over chunks of `images`; says whether there were any.
 
-    Running averages lag behind by tens of steps: after a short training with large batches they still hold
-    much of their start, and the model in eval mode is another one than was trained.
+    Running averages lag behind by tens of steps: after a short training with large batches they are still
+    close to their initial values, and the model in eval mode differs from the one that was trained.
     """
     layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not layers:
@@ -38,7 +38,7 @@ def recount_statistics(model: nn.Module, images: Images) -> bool:
 
 @contextmanager
 def unrecorded(model: nn.Module) -> Iterator[None]:
-    """While this lasts, batches pass through `model` in train mode without a trace in the statistics."""
+    """A context in which batches pass through `model` in train mode without changing its statistics."""
     layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     momenta = [layer.momentum for layer in layers]
     for layer in layers:

@@ -201,7 +201,7 @@ def _flower() -> Any:
 def _as_a_quiet_run(seed: int) -> Iterator[None]:
     """Lend Flower what it takes from the process: an identity, both global generators, and its log."""
     identity = _flower().supercore.task_identity.TaskIdentity
-    own = {name: getattr(identity, name) for name in ("_task_id", "_run_id", "_node_id")}
+    identifiers = {name: getattr(identity, name) for name in ("_task_id", "_run_id", "_node_id")}
     numbers, choices = np.random.get_state(), random.getstate()
     logger = logging.getLogger("flwr")
     level = logger.level
@@ -212,7 +212,7 @@ def _as_a_quiet_run(seed: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for name, value in own.items():
+        for name, value in identifiers.items():
             setattr(identity, name, value)
         np.random.set_state(numbers)
         random.setstate(choices)

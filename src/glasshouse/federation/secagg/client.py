@@ -40,7 +40,7 @@ class Client:
             secrets.token_bytes(SECRET_BYTES) for _ in range(3)
         )
         self._sealing, self._masking = private_key(sealing_secret), private_key(self._masking_secret)
-        self._own = Keys(self.name, public_bytes(self._sealing), public_bytes(self._masking))
+        self._public = Keys(self.name, public_bytes(self._sealing), public_bytes(self._masking))
         self._keys: dict[int, Keys] | None = None
         self._sealing_keys: dict[int, bytes] = {}
         self._kept = b"", b""
@@ -49,7 +49,7 @@ class Client:
 
     def advertise(self) -> Keys:
         """Round 0: the public keys."""
-        return self._own
+        return self._public
 
     def share(self, keys: Sequence[Keys]) -> list[Sealed]:
         """Round 1: given everyone's public keys, seal shares of both secrets for each of them."""
@@ -123,7 +123,7 @@ class Client:
         public = {public for key in keys for public in (key.sealing, key.masking)}
         if len(by_client) != len(keys) or len(public) != 2 * len(keys):
             raise self._refusal("a client or a public key is listed twice")
-        if by_client.get(self.name) != self._own:
+        if by_client.get(self.name) != self._public:
             raise self._refusal("its own public keys were exchanged")
         if not self._terms.threshold <= len(keys) <= self._terms.ring.clients:
             raise self._refusal(f"{len(keys)} clients do not fit the announced terms")

@@ -59,11 +59,11 @@ def _lanes(count: int) -> tuple[int, int, int, list[int]]:
 def _weights(holders: tuple[int, ...]) -> list[int]:
     """What each holder's share is multiplied by (Lagrange's coefficients at zero)."""
     weights = []
-    for own in holders:
+    for holder in holders:
         above = below = 1
         for other in holders:
-            if other != own:
-                above, below = _multiply(above, other), _multiply(below, own ^ other)
+            if other != holder:
+                above, below = _multiply(above, other), _multiply(below, holder ^ other)
         weights.append(_multiply(above, _inverse(below)))
     return weights
 

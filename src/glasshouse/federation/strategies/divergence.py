@@ -1,4 +1,4 @@
-"""How far a model's answers are from those it shall learn."""
+"""How far a model's answers are from their targets."""
 
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""FedDF (Lin et al. 2020): averaging, and then learning from the clients' models as an ensemble."""
+"""FedDF (Lin et al. 2020): averaging, then distilling the ensemble of the clients' models."""
 
 from collections.abc import Iterable
 from copy import deepcopy
@@ -34,11 +34,11 @@ STEEPEST = 5.0
 class FedDF(FedAvg):
     """Averages as FedAvg does, and then distils the clients' models into their average.
 
-    It is given what FedAvg is not: unlabelled images of the server's own, and a few labelled ones, a share
-    `validation` of them all, on which it never distils. The average learns, on batches of `batch_size`
-    images, to answer as the softmax of the mean of the clients' logits (Adam, rate `lr` annealed by a cosine
-    over `steps`). Its accuracy on the labelled images is taken every 100 steps; the best student counts, the
-    average being the first, and `patience` steps without a better one end the round. With `steps` 0 this is
+    Unlike FedAvg it needs images at the server: a share `validation` of them labelled, to validate on, and
+    the others unlabelled, to distil on. The average learns, on batches of `batch_size` images, to answer as
+    the softmax of the mean of the clients' logits (Adam, rate `lr` annealed by a cosine over `steps`). Every
+    100 steps its accuracy on the labelled images is measured. The best student, which may be the average
+    itself, is the next model; `patience` steps without a better one end the round. With `steps` 0 this is
     FedAvg.
 
     As in the authors' code, teachers are in eval mode and the student in train mode: its batch norm goes by
@@ -81,8 +81,8 @@ class FedDF(FedAvg):
         labelled = torch.zeros(len(server.images), dtype=torch.bool)
         labelled[memory["validation"]] = True
         x = server.images.x[~labelled]
-        student = deepcopy(server.module)  # the server's keeps its counters, which are in no checkpoint
-        target = taught(student, (server.vector + update.delta for update in delivery.updates), x)
+        student = deepcopy(server.module)  # the server's own keeps its counters, which no checkpoint holds
+        target = ensemble_answers(student, (server.vector + update.delta for update in delivery.updates), x)
         seed = server.derive("distillation")
         return self.distil(student, average, x, target, server.images[labelled], seed), memory
 
@@ -118,7 +118,7 @@ class FedDF(FedAvg):
         return best
 
 
-def taught(network: nn.Module, teachers: Iterable[Tensor], x: Tensor) -> Tensor:
+def ensemble_answers(network: nn.Module, teachers: Iterable[Tensor], x: Tensor) -> Tensor:
     """The softmax of the mean of the teachers' logits for the images `x`, (N, classes).
 
     A teacher is a state of `network`, shape (P,); `network` is left with that of the last.

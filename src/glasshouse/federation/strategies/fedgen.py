@@ -1,4 +1,4 @@
-"""FedGEN (Zhu et al. 2021): averaging, with a generator that tells clients what others know of each class."""
+"""FedGEN (Zhu et al. 2021): averaging, with a generator that passes on what clients know of each class."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ from glasshouse.federation.updates import Delivery
 
 @dataclass(frozen=True, kw_only=True)
 class FedGEN(Recalling):
-    """Averages as FedAvg does; clients also learn from features that a generator makes up for each class.
+    """Averages as FedAvg does; clients also learn from features that a generator synthesises for each class.
 
-    Every client tells how many images of each class it has. The generator is taught by the last layers of the
-    round's clients, each weighted by its share of a label's images.
+    Every client reports how many images of each class it has. The generator learns from the last layers of
+    the round's clients, each weighted by its share of a label's images.
     """
 
     needs_updates = True
@@ -25,25 +25,25 @@ class FedGEN(Recalling):
     server_payload = ("a generator of features for each class, made from the clients' last layers",)
 
     def begin(self, server: ServerState) -> Tensors:
-        nobody = torch.zeros(len(server.sizes), server.classes, dtype=torch.int64)
-        return {**super().begin(server), "labels": nobody}
+        counts = torch.zeros(len(server.sizes), server.classes, dtype=torch.int64)
+        return {**super().begin(server), "labels": counts}
 
     def report(self, module: nn.Module, images: Images) -> Tensors:
         return {"labels": images.label_counts()}
 
     def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         vector, memory = super().combine(server, delivery)
-        return vector, {**memory, "labels": _told(server, delivery)}
+        return vector, {**memory, "labels": _label_counts(server, delivery)}
 
     def teachers(self, server: ServerState, delivery: Delivery, last: nn.Linear) -> Teachers:
         assert delivery.updates is not None
         arrived = [update.client for update in delivery.updates]
         states = (server.vector + update.delta for update in delivery.updates)
-        return Teachers(*last_layers(server, states, last), _told(server, delivery)[arrived])
+        return Teachers(*last_layers(server, states, last), _label_counts(server, delivery)[arrived])
 
 
-def _told(server: ServerState, delivery: Delivery) -> Tensor:
-    """How many images of each class each client has, (clients, classes), as far as it has told; else 0."""
+def _label_counts(server: ServerState, delivery: Delivery) -> Tensor:
+    """How many images of each class each client has reported, (clients, classes); 0 before it reports."""
     counts = server.memory["labels"].clone()
     for client, report in delivery.reports.items():
         counts[client] = report["labels"]

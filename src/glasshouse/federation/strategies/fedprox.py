@@ -29,7 +29,7 @@ class FedProx(FedAvg):
 
 
 class PullBack(Step):
-    """Adds `mu` times the distance from the weights that `module` has now to every gradient."""
+    """Adds to every gradient `mu` times the distance from the weights that `module` has at the start."""
 
     def __init__(self, module: nn.Module, mu: float) -> None:
         self._mu = mu

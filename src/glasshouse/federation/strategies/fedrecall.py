@@ -1,8 +1,8 @@
-"""FedRecall: a generator taught by the global model alone, so that the server needs nobody's own.
+"""FedRecall: a generator that learns from the global model alone, so that the server sees no client's model.
 
-Fed-FSNet (Guo et al. 2022) makes samples up from the global model alone, but these say little to clients.
-FedGEN's features (Zhu et al. 2021) say more, but it asks for every client's last layer and label counts. This
-is the one's principle with the other's generator.
+Fed-FSNet (Guo et al. 2022) synthesises samples from the global model alone, but clients learn little from
+them. They learn more from FedGEN's features (Zhu et al. 2021), which need every client's last layer and label
+counts. This strategy has the principle of the first and the generator of the second.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from glasshouse.federation.updates import Delivery
 
 @dataclass(frozen=True, kw_only=True)
 class FedRecall(Recalling):
-    """Averages as FedAvg does; clients recall classes from features made up from the global model alone.
+    """Averages as FedAvg does; clients also learn from features synthesised from the global model alone.
 
-    As in FedGEN a generator makes them, but its only teacher is the last layer of the average, for all
-    classes alike: no client tells anything, and the server needs no more than the sum of the updates.
+    As in FedGEN a generator makes them, but its only teacher is the last layer of the average, with the same
+    weight for all classes: no client reports anything, and the server needs only the sum of the updates.
     """
 
     server_payload = ("a generator of features for each class, made from the global model's last layer",)

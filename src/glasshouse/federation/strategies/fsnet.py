@@ -1,4 +1,4 @@
-"""Fed-FSNet (Guo et al. 2022): averaging, with samples that the server makes up against clients' drift."""
+"""Fed-FSNet (Guo et al. 2022): averaging, with synthetic samples from the server against clients' drift."""
 
 import math
 from collections.abc import Iterator
@@ -35,19 +35,19 @@ Target = Literal["uniform", "class", "global"]
 
 @dataclass(frozen=True, kw_only=True)
 class FedFSNet(FedAvg):
-    """Averages as FedAvg does; clients also learn to be undecided about samples that the server made up.
+    """Averages as FedAvg does; clients also learn to be undecided about samples that the server synthesises.
 
-    Every client tells the mean and variance of its pixels. From these the server draws noise, on which a
+    Every client reports the mean and variance of its pixels. From these the server draws noise, on which a
     hidden model of `hidden` neurons learns for `steps` batches of `batch_size` a round (Adam, rate `lr`) to
-    invert the global model, and makes up `samples` mimic samples, as many of each class, from probabilities
-    that give it a share `confidence`. Clients add `beta` times the divergence of the uniform distribution
-    from their answers to these; `beta` is multiplied by `decay` every `every` rounds. In the first round
-    there are no samples yet.
+    invert the global model. It then makes `samples` mimic samples, as many of each class, from probabilities
+    that give the class a share `confidence`. Clients add `beta` times the divergence of the uniform
+    distribution from their answers to these; `beta` is multiplied by `decay` every `every` rounds. In the
+    first round there are no samples yet.
 
-    The paper leaves open what the `mixture`'s coefficients are: "varied" draws them anew for every batch,
+    The paper leaves the coefficients of the `mixture` open: "varied" draws them anew for every batch,
     "sizes" takes N_k / N, "single" one Gaussian of the mean moments. The `form` "features" sends, instead of
-    samples, what the global model's last layer is given of them. The `target` is the paper's "uniform", the
-    "class" a sample was made for, or the answer of the "global" model.
+    samples, the inputs of the global model's last layer for them. The `target` is the paper's "uniform", the
+    "class" that a sample stands for, or the answer of the "global" model.
     """
 
     samples: int = 60
@@ -90,10 +90,9 @@ class FedFSNet(FedAvg):
 
     def brief(self, server: ServerState) -> Tensors:
         beta = self.beta * self.decay ** (server.number // self.every)
-        made = {
-            name: server.memory[name] for name in ("mimic", "features", "classes") if name in server.memory
-        }
-        return made | {"beta": torch.tensor(beta)} if made and beta else {}
+        names = ("mimic", "features", "classes")
+        synthetic = {name: server.memory[name] for name in names if name in server.memory}
+        return synthetic | {"beta": torch.tensor(beta)} if synthetic and beta else {}
 
     def train(self, task: LocalTask) -> Reply:
         return Reply(task.fit(self._rectifying(task) if task.payload else PLAIN))
@@ -101,16 +100,16 @@ class FedFSNet(FedAvg):
     def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         """Lines 7 to 9 of Algorithm 1; the mimic samples go out with the next round's model."""
         vector, memory = super().combine(server, delivery)
-        known = memory["moments"].clone()
+        reported = memory["moments"].clone()
         for client, report in delivery.reports.items():
-            known[client] = report["moments"]
+            reported[client] = report["moments"]
         hidden = HiddenModel(server.shape, server.classes, self.hidden)
         write_vector(hidden, memory["hidden"])
         write_vector(server.module, vector)
-        noise = self._noise(server, known, server.torch_rng("noise"))
+        noise = self._noise(server, reported, server.torch_rng("noise"))
         train_hidden(hidden, server.module.eval(), noise, self.steps, self.lr)
-        made = self.synthesise(server, hidden)
-        return vector, {"moments": known, "hidden": read_vector(hidden)} | made
+        synthetic = self.synthesise(server, hidden)
+        return vector, {"moments": reported, "hidden": read_vector(hidden)} | synthetic
 
     @torch.no_grad()
     def synthesise(self, server: ServerState, hidden: nn.Module) -> dict[str, Tensor]:
@@ -125,17 +124,17 @@ class FedFSNet(FedAvg):
         last = output_layer(server.module, server.shape)
         return {"features": features(server.module.eval(), last, channels_last(mimic)), "classes": classes}
 
-    def _noise(self, server: ServerState, known: Tensor, rng: torch.Generator) -> Iterator[Tensor]:
-        """Batches of draws from the mixture of the devices that have told their moments."""
-        told = ~known[:, 0].isnan()
-        own, sizes = known[told], torch.tensor(server.sizes, dtype=torch.float64)[told]
+    def _noise(self, server: ServerState, reported: Tensor, rng: torch.Generator) -> Iterator[Tensor]:
+        """Batches of draws from the mixture of the clients that have reported their moments."""
+        known = ~reported[:, 0].isnan()
+        components, sizes = reported[known], torch.tensor(server.sizes, dtype=torch.float64)[known]
         if self.mixture == "single":
-            own, sizes = own.mean(0, keepdim=True), sizes.sum().view(1)
+            components, sizes = components.mean(0, keepdim=True), sizes.sum().view(1)
         while True:
             shares = sizes
             if self.mixture == "varied":  # a flat Dirichlet: exponential draws, which need no normalising
                 shares = torch.empty(len(sizes), dtype=torch.float64).exponential_(generator=rng)
-            yield channels_last(mixture(own, shares, self.batch_size, server.shape, rng))
+            yield channels_last(mixture(components, shares, self.batch_size, server.shape, rng))
 
     def _rectifying(self, task: LocalTask) -> Step:
         payload = task.payload
@@ -149,7 +148,7 @@ class FedFSNet(FedAvg):
 
     @torch.no_grad()
     def _target(self, task: LocalTask, answer: nn.Module, inputs: Tensor, classes: Tensor) -> Tensor:
-        """What clients shall answer to the mimic samples, as probabilities, shape (samples, classes)."""
+        """What clients learn to answer to the mimic samples, as probabilities, shape (samples, classes)."""
         number = task.images.classes
         if self.target == "global":
             answers: Tensor = answer.eval()(inputs)

@@ -1,4 +1,4 @@
-"""FedGEN's generator (Zhu et al. 2021): features of a class, as the clients' last layers would have them."""
+"""FedGEN's generator (Zhu et al. 2021): features that the clients' last layers assign to a class."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,13 +54,13 @@ class Teachers:
         `labels` must be among those that a teacher has seen.
         """
         logits = torch.einsum("nl,kcl->nck", latent, self.weight) + self.bias.T
-        each = F.cross_entropy(logits, labels[:, None].expand(-1, len(self.bias)), reduction="none")
+        losses = F.cross_entropy(logits, labels[:, None].expand(-1, len(self.bias)), reduction="none")
         counts = self.counts[:, labels].T.to(latent.dtype)
-        return (each * counts / counts.sum(1, keepdim=True)).sum(1).mean()
+        return (losses * counts / counts.sum(1, keepdim=True)).sum(1).mean()
 
 
-def crowding(noise: Tensor, latent: Tensor) -> Tensor:
-    """The diversity loss: near 1 where different noise, (N, noise), makes the same features, (N, latent).
+def diversity_loss(noise: Tensor, latent: Tensor) -> Tensor:
+    """Near 1 where different noise, (N, noise), makes the same features, (N, latent), and less elsewhere.
 
     exp(-mean over all pairs of their noise's mean squared difference times their features' mean absolute
     difference), the distances of the authors' code.
@@ -87,7 +87,7 @@ def train_generator(
         labels = seen[torch.randint(len(seen), (batch_size,), generator=rng)]
         noise = generator.draw(batch_size, rng)
         latent = generator(noise, labels)
-        loss = teachers.loss(latent, labels) + diversity * crowding(noise, latent)
+        loss = teachers.loss(latent, labels) + diversity * diversity_loss(noise, latent)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

@@ -1,4 +1,4 @@
-"""Averaging with a generator: clients recall what they lack from features that the server makes up."""
+"""Averaging with a generator: the server sends synthetic features of the classes that clients lack."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -28,19 +28,19 @@ from glasshouse.options import check_number, check_whole
 
 @dataclass(frozen=True, kw_only=True)
 class Recalling(FedAvg):
-    """Averages as FedAvg does; clients also learn from features that a generator makes up for each class.
+    """Averages as FedAvg does; clients also learn from features that a generator synthesises for each class.
 
-    Whose last layers teach the generator is for a strategy to say. It turns `noise` uniform numbers and a
-    label, through one layer of `hidden` neurons, into what the networks' last layer is given. In each round
-    the server fits it for `generator_steps` batches of `batch_size` (Adam, rate `generator_lr`,
-    `weight_decay`, its moments kept from round to round): its teachers shall recognise the label, and
-    `diversity` weighs against features that are all alike.
+    A strategy says whose last layers teach the generator. It turns `noise` uniform numbers and a label,
+    through one layer of `hidden` neurons, into inputs of the networks' last layer. In each round the server
+    fits it for `generator_steps` batches of `batch_size` (Adam, rate `generator_lr`, `weight_decay`, its
+    moments kept from round to round), so that its teachers recognise the label; `diversity` is the weight of
+    a loss that grows as the features become alike.
 
-    Clients add `weight` times the cross-entropy of their last layer on `batch_size` made-up features of
+    Clients add `weight` times the cross-entropy of their last layer on `batch_size` synthetic features of
     classes drawn uniformly, and `weight` times the divergence of their answers to a batch from those to
-    features made up for its labels, KL(made up || real), whose gradient goes through the real answers alone
-    as in the code of FedGEN's authors. In the first round they do not. `weight` and `generator_lr` are
-    multiplied by `decay` every round; with `weight` 0 this is FedAvg.
+    synthetic features of its labels, KL(synthetic || real), whose gradient goes through the real answers
+    alone, as in the code of FedGEN's authors. In the first round they add nothing. `weight` and
+    `generator_lr` are multiplied by `decay` every round; with `weight` 0 this is FedAvg.
     """
 
     noise: int = 32
@@ -109,7 +109,7 @@ class Recalling(FedAvg):
 
     @abstractmethod
     def teachers(self, server: ServerState, delivery: Delivery, last: nn.Linear) -> Teachers:
-        """Whom the generator learns from after a round; `last` is the last layer of the server's module."""
+        """What the generator learns from after a round; `last` is the last layer of the server's module."""
 
     def _generator(self, last: nn.Linear, classes: int) -> Generator:
         return Generator(self.noise, classes, self.hidden, last.in_features)
@@ -126,37 +126,38 @@ class Recalling(FedAvg):
 class Recall(Step):
     """What a client learns from the `generator`, which stays as it is and in eval mode.
 
-    `last` is the last layer of the model being trained; `batch_size` features are made up besides those for
-    the labels of a batch. They are drawn from a generator of random numbers of their own, `draws`.
+    `last` is the last layer of the model being trained. Each batch gets synthetic features of its labels and
+    `batch_size` more, drawn with `rng`.
     """
 
     last: nn.Linear
     generator: Generator
     batch_size: int
     weight: Tensor
-    draws: torch.Generator
+    rng: torch.Generator
 
     def loss(self, model: nn.Module, logits: Tensor, y: Tensor) -> Tensor:
-        drawn = torch.randint(self.generator.classes, (self.batch_size,), generator=self.draws)
+        drawn = torch.randint(self.generator.classes, (self.batch_size,), generator=self.rng)
         labels = torch.cat([y, drawn])
         with torch.no_grad():
-            latent = self.generator(self.generator.draw(len(labels), self.draws), labels)
-        return self.weight * recalled(logits, self.last(latent), drawn)
+            latent = self.generator(self.generator.draw(len(labels), self.rng), labels)
+        return self.weight * recall_loss(logits, self.last(latent), drawn)
 
 
-def recalled(real: Tensor, made_up: Tensor, drawn: Tensor) -> Tensor:
+def recall_loss(real: Tensor, synthetic: Tensor, drawn: Tensor) -> Tensor:
     """Both terms that clients add, for logits of a batch, (N, classes), and of features, (N + M, classes).
 
-    The first N features were made up for the batch's labels, the others for `drawn`, shape (M,).
+    The first N features are of the batch's labels, the others of the labels `drawn`, shape (M,).
     """
-    same, others = made_up.split([len(real), len(drawn)])
+    same, others = synthetic.split([len(real), len(drawn)])
     return F.cross_entropy(others, drawn) + divergence(same.detach().softmax(1), real)
 
 
 def last_layers(server: ServerState, states: Iterable[Tensor], last: nn.Linear) -> tuple[Tensor, Tensor]:
-    """The last layers of K models, given their `states`, each of shape (P,), and that of the server's module.
+    """The last layers of K models with the `states`, each of shape (P,).
 
-    Weights have the shape (K, classes, width), biases (K, classes).
+    Weights have the shape (K, classes, width), biases (K, classes). `last` is the last layer of the server's
+    module.
     """
     names = {id(parameter): name for name, parameter in server.module.named_parameters()}
     named = [server.layout.named(state) for state in states]

@@ -17,13 +17,13 @@ from glasshouse.options import check_number
 
 @dataclass(frozen=True, kw_only=True)
 class SCAFFOLD(FedAvg):
-    """Clients correct each gradient by how their own mean gradient differed from everybody's when last asked.
+    """Clients correct each gradient by how their mean gradient differs from that of all clients.
 
-    A client adds c - c_k to each of its gradients. What its steps came to then tells its mean gradient, and
-    c_k becomes c_k - c + (x - y) / (sum of its learning rates), the paper's option II, with the y that
-    defences let out. The server moves by `server_lr` times the mean update and keeps c = sum_k N_k/N c_k over
-    all clients; both start at 0. Changes of c_k are needed as a sum only and travel with the update. Steps
-    tell a mean gradient in plain SGD only, so momentum and Adam are refused.
+    A client adds c - c_k to each of its gradients. Its mean gradient then follows from its update, and c_k
+    becomes c_k - c + (x - y) / (sum of its learning rates), the paper's option II, with the defended y. The
+    server moves by `server_lr` times the mean update and keeps c = sum_k N_k/N c_k over all clients; both
+    start at 0. Changes of c_k are needed as a sum only and travel with the update. Only in plain SGD does an
+    update determine the mean gradient, so momentum and Adam are refused.
     """
 
     server_lr: float = 1.0
@@ -40,7 +40,7 @@ class SCAFFOLD(FedAvg):
         if recipe.optimiser != "sgd" or recipe.momentum:
             used = f"momentum = {recipe.momentum}" if recipe.momentum else f"optimiser = {recipe.optimiser!r}"
             raise BadInput(
-                f"scaffold reads a client's mean gradient off its steps, which {used} hides; "
+                f"scaffold computes a client's mean gradient from its update, which {used} prevents; "
                 "set optimiser = 'sgd' and momentum = 0, or take another strategy"
             )
         return recipe
@@ -54,10 +54,10 @@ class SCAFFOLD(FedAvg):
     def train(self, task: LocalTask) -> Reply:
         trainable = task.layout.trainable
         nothing = torch.zeros(trainable)
-        everybodys, own = (held.get("variate", nothing) for held in (task.payload, task.kept))
-        delta = task.fit(Correction(task.module, everybodys - own))
-        variate = own - everybodys - delta[:trainable] / task.recipe.summed_rate(len(task.images))
-        return Reply(delta, summed=variate - own, kept={"variate": variate})
+        common, before = (tensors.get("variate", nothing) for tensors in (task.payload, task.kept))
+        delta = task.fit(Correction(task.module, common - before))
+        variate = before - common - delta[:trainable] / task.recipe.summed_rate(len(task.images))
+        return Reply(delta, summed=variate - before, kept={"variate": variate})
 
     def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
         assert delivery.summed is not None

@@ -1,4 +1,4 @@
-"""A step of the server that is its own, in place of plain averaging."""
+"""Optimiser steps of the server, in place of plain averaging."""
 
 import torch
 from torch import Tensor
@@ -12,14 +12,14 @@ from glasshouse.options import check_number
 def stepped(server: ServerState, delivery: Delivery, change: Tensor) -> Tensor:
     """The next global model, shape (P,): its trainable part moves by `change`, shape (trainable,).
 
-    Buffers are statistics of the data and no optimiser's business: they are averaged, as in FedAvg.
+    Buffers are statistics of the data, not weights: they are averaged, as in FedAvg.
     """
     trainable = server.layout.trainable
     return server.vector + torch.cat([change, delivery.mean[trainable:]])
 
 
 def check_decay(strategy: str, option: str, value: float) -> None:
-    """Refuse a `value` that is no share of the past to keep, a number from 0 to below 1."""
+    """Refuse a decay rate outside [0, 1)."""
     check_number(strategy, option, value, 0, 1)
     if value == 1:
         raise BadInput(f"{strategy} {option} = {value!r} never forgets a round; it must be below 1")

@@ -17,7 +17,7 @@ from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
 from glasshouse.learning.step import PLAIN, Step
 
 Tensors = Mapping[str, Tensor]
-"""What travels beside a model, or is remembered, by name."""
+"""Tensors by name: what travels with a model, or what is remembered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +61,10 @@ class Fitting(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LocalTask:
-    """A client in a round: what it received, what it holds, and `fit` to train with.
+    """A client's part of a round: what it received, what it holds, and `fit` to train with.
 
     `module` holds the weights of `sent` until `fit` trains it. `kept` is what the client remembers of its
-    last round, empty in its first; `payload` what came beside the model, empty where nothing did.
+    last round, empty in its first; `payload` what the server sent with the model.
     """
 
     module: nn.Module
@@ -80,10 +80,10 @@ class LocalTask:
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """What a client answers: the change of the model, shape (P,), and what the strategy asks for beside it.
+    """What a client answers: the change of the model, shape (P,), and what else the strategy asks for.
 
-    `summed`, one row, is only ever needed as a weighted sum over clients, as the change is, and travels with
-    it; `kept` stays with the client for its next round.
+    `summed`, one row, is needed only as a weighted sum over clients, like the change, and travels with it;
+    `kept` stays with the client for its next round.
     """
 
     delta: Tensor
@@ -92,14 +92,13 @@ class Reply:
 
 
 class Strategy(ABC):
-    """A federated algorithm: whom to ask, what to send along, how they train, how to combine.
+    """A federated algorithm: which clients train, what they receive, how they train, how to combine.
 
-    `report` and `train` run on the client, the rest on the server; what the server must remember from one
-    round to the next stands in its memory, so that strategies are values. One that `needs_updates` looks at
-    the clients' single updates and cannot work behind secure aggregation; one that `sums_more` has clients
-    fill `Reply.summed`; one that `needs_images` uses the server's own. `client_reports` names what clients
-    report beside their updates, in the clear whatever the channel, and `server_payload` what all of them
-    receive beside the model.
+    `report` and `train` run on the client, the rest on the server. A strategy is a value: what the server
+    remembers from one round to the next is in its memory. One that `needs_updates` looks at single updates
+    and cannot work behind secure aggregation; one that `sums_more` has clients fill `Reply.summed`; one that
+    `needs_images` uses images of the server. `client_reports` names what clients report with their updates,
+    in the clear whatever the channel, and `server_payload` what all of them receive with the model.
     """
 
     needs_updates: ClassVar[bool] = False
@@ -109,11 +108,11 @@ class Strategy(ABC):
     server_payload: ClassVar[tuple[str, ...]] = ()
 
     def local(self, recipe: Recipe) -> Recipe:
-        """How a client trains, given the recipe of the setting."""
+        """The recipe of a client, from that of the setting."""
         return recipe
 
     def begin(self, server: ServerState) -> Tensors:
-        """What the server remembers before the first round; refuses a task that the strategy cannot do."""
+        """The server's memory before the first round; refuses a task that the strategy cannot do."""
         return {}
 
     @abstractmethod
@@ -121,11 +120,11 @@ class Strategy(ABC):
         """Which `count` of the clients take part in this round."""
 
     def brief(self, server: ServerState) -> Tensors:
-        """What goes to the clients beside the model."""
+        """What the clients receive with the model."""
         return {}
 
     def report(self, module: nn.Module, images: Images) -> Tensors:
-        """What a client tells of its images, given the model sent, in eval mode; nothing unless asked."""
+        """What a client reports of its images; `module` is the model sent, in eval mode."""
         return {}
 
     def train(self, task: LocalTask) -> Reply:
@@ -134,7 +133,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
-        """The next global model, shape (P,), and memory of the server, from what the channel delivered."""
+        """The next global model, shape (P,), and the server's next memory."""
 
 
 def byte_count(tensors: Tensors) -> int:

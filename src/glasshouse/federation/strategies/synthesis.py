@@ -1,9 +1,8 @@
-"""The fuzzy synthesizing network (Guo et al. 2022): a rough inversion of the global model, and its samples.
+"""The fuzzy synthesising network (Guo et al. 2022): a rough inversion of the global model, and its samples.
 
 The hidden model H maps class probabilities back to images. It is trained on noise: with z from a Gaussian
-mixture of the devices' pixel means and variances, H(P(z)) shall come close to z, P being the global model,
-which stays fixed (Equation 3). Fed with nearly certain probabilities, it makes up samples of every class
-(Equation 9).
+mixture of the clients' pixel means and variances, H(P(z)) is fitted to z, P being the global model, which
+stays fixed (Equation 3). Fed with nearly certain probabilities, it makes samples of every class (Equation 9).
 """
 
 from collections.abc import Iterator
@@ -42,15 +41,15 @@ def moments(images: Images) -> Tensor:
 
 
 def mixture(known: Tensor, shares: Tensor, number: int, shape: Shape, rng: torch.Generator) -> Tensor:
-    """`number` draws, (number, C, H, W): each has one device's moments, (K, 2), chosen by `shares`, (K,)."""
+    """`number` draws, (number, C, H, W): each has one client's moments, (K, 2), chosen by `shares`, (K,)."""
     chosen = known[torch.multinomial(shares, number, replacement=True, generator=rng)]
-    mean, deviation = (own.view(-1, 1, 1, 1) for own in (chosen[:, 0], chosen[:, 1].sqrt()))
+    mean, deviation = (column.view(-1, 1, 1, 1) for column in (chosen[:, 0], chosen[:, 1].sqrt()))
     draws: Tensor = mean + deviation * torch.randn(number, *shape, generator=rng)
     return draws
 
 
 def reconstruction_loss(images: Tensor, z: Tensor) -> Tensor:
-    """Equation 3: the mean distance between what H returns and what it should, both (N, C, H, W)."""
+    """Equation 3: the mean distance between what H returns and its targets, both (N, C, H, W)."""
     distances: Tensor = torch.linalg.vector_norm((images - z).flatten(1), dim=1)
     return distances.mean()
 

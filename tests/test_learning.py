@@ -12,7 +12,7 @@ from glasshouse.learning import recipe, seeds
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy, predict
-from glasshouse.learning.examiner import Examiner
+from glasshouse.learning.evaluator import Evaluator
 from glasshouse.learning.fit import batches, fit
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
@@ -179,10 +179,10 @@ def test_results_come_back_in_the_order_of_the_jobs(workers):
         assert list(running.map(_square, range(20))) == [n * n for n in range(20)]
 
 
-def test_the_examiner_scores_like_a_plain_evaluation(engine):
+def test_the_evaluator_scores_like_a_plain_evaluation(engine):
     split, model = make_split(), make_model()
-    examiner = Examiner(model, split.pool, split.test, engine)
-    assert examiner.accuracy(read_vector(model)) == accuracy(model, split.images("test"))
+    evaluator = Evaluator(model, split.pool, split.test, engine)
+    assert evaluator.accuracy(read_vector(model)) == accuracy(model, split.images("test"))
 
 
 def test_an_engine_that_is_not_installed_is_named_with_its_remedy(monkeypatch):

@@ -78,7 +78,7 @@ def train_target(
         auxiliary=experiment.auxiliary,
     )
     write_tensors(weights_file(folder, variant), model.state_dict())
-    hits = federation.examiner.hits(history.vector).numpy()
+    hits = federation.evaluator.hits(history.vector).numpy()
     return Target(variant, case, hits, len(history.rounds), tuple(_curve(variant, history, setting.seed)))
 
 

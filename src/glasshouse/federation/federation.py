@@ -21,7 +21,7 @@ from glasshouse.federation.strategies.strategy import ServerState, Strategy, Ten
 from glasshouse.federation.updates import Delivery, Update, blocks
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
-from glasshouse.learning.examiner import Examiner
+from glasshouse.learning.evaluator import Evaluator
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
@@ -99,7 +99,7 @@ class Federation:
                 defences=self.defences,
             )
         )
-        self.examiner = Examiner(module, split.pool, split.test, engine)
+        self.evaluator = Evaluator(module, split.pool, split.test, engine)
 
     def through(self, channel: Channel) -> "Federation":
         """The same federation, whose updates travel through `channel`."""
@@ -116,7 +116,7 @@ class Federation:
         other._population = self._engine.share(
             dataclasses.replace(population, model=module, layout=other.layout)
         )
-        other.examiner = Examiner(module, self._split.pool, self._split.test, self._engine)
+        other.evaluator = Evaluator(module, self._split.pool, self._split.test, self._engine)
         return other
 
     def exchange(
@@ -205,7 +205,7 @@ class Federation:
         row = Round(
             number,
             tuple(chosen),
-            self.examiner.accuracy(vector),
+            self.evaluator.accuracy(vector),
             outcome.accuracy,
             down=byte_count({"model": history.vector}) + byte_count(payload),
             up=outcome.bytes,

@@ -1,4 +1,4 @@
-"""Scoring a model on a test set with all workers."""
+"""Testing a model with all workers."""
 
 from dataclasses import dataclass
 
@@ -13,30 +13,30 @@ from glasshouse.learning.layout import write_vector
 from glasshouse.learning.shared import Shared
 
 PORTION = 1000
-"""Test images a job scores: ten jobs for the usual 10,000."""
+"""Test images of one job: ten jobs for the usual 10,000."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Portion:
-    exam: Shared
+    task: Shared
     vector: Shared
     start: int
 
 
-class Examiner:
-    """Scores states of one architecture on the images at `test` in `pool`; each worker receives both once."""
+class Evaluator:
+    """Tests states of `model` on the images at `test` in `pool`; each worker receives all three once."""
 
     def __init__(self, model: nn.Module, pool: Images, test: np.ndarray, engine: Engine) -> None:
         self._engine = engine
-        self._exam = engine.share((model, engine.share_images(pool), test))
+        self._task = engine.share((model, engine.share_images(pool), test))
         self._count = len(test)
 
     def hits(self, vector: Tensor) -> Tensor:
         """Which test images the model in state `vector`, shape (P,), classifies correctly, bool (N,)."""
-        parcel = self._engine.share(vector.numpy())
-        jobs = [_Portion(self._exam, parcel, start) for start in range(0, self._count, PORTION)]
+        shared = self._engine.share(vector.numpy())
+        jobs = [_Portion(self._task, shared, start) for start in range(0, self._count, PORTION)]
         parts = list(self._engine.map(_score, jobs))
-        parcel.remove()
+        shared.remove()
         return torch.cat(parts)
 
     def accuracy(self, vector: Tensor) -> float | None:
@@ -45,6 +45,6 @@ class Examiner:
 
 
 def _score(job: _Portion) -> Tensor:
-    model, pool, test = job.exam.get()
+    model, pool, test = job.task.get()
     write_vector(model, torch.from_numpy(job.vector.get()))
     return hits(model, pool.get()[test[job.start : job.start + PORTION]])

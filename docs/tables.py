@@ -37,14 +37,14 @@ def names_table(kind: str) -> str:
     """Every name of `kind` with its options and the sentence that its code opens with."""
     registry = REGISTRIES[kind]
     entries = {name: registry.load(name) for name in registry}
-    header = ["name", *(["adversary", "is told"] if kind == "attacks" else []), "options", "what it does"]
+    header = ["name", *(["adversary", "is given"] if kind == "attacks" else []), "options", "what it does"]
     rows = []
     for name, entry in entries.items():
         cells = [f"`{name}`"]
         if kind == "attacks":
             cells += [
                 ", ".join(access.adversary for access in entry.needs),
-                ", ".join(entry.told) or "nothing",
+                ", ".join(entry.knows) or "nothing",
             ]
         summary = (inspect.getdoc(entry) or "").partition("\n\n")[0].replace("\n", " ")
         rows.append([*cells, _options(entry), summary])

@@ -45,9 +45,9 @@ def make_specialists(server):
     images = make_images(80)
     updates = []
     for client in range(CLASSES):
-        own = images[(images.y - client) % CLASSES < 2]
-        trained = fit(make_model(), server.vector, own, Recipe(epochs=2, batch_size=8, lr=0.1), client)
-        updates.append(Update(client, len(own), trained - server.vector))
+        held = images[(images.y - client) % CLASSES < 2]
+        trained = fit(make_model(), server.vector, held, Recipe(epochs=2, batch_size=8, lr=0.1), client)
+        updates.append(Update(client, len(held), trained - server.vector))
     return Plain().deliver(updates, seed=0)
 
 

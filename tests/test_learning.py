@@ -87,11 +87,11 @@ def test_fit_leaves_the_global_generator_alone():
     (Recipe(batch_size=64), [10]),
 ])  # fmt: skip
 def test_batches_cover_each_epoch_once(recipe, sizes):
-    found = list(batches(10, recipe, np.random.default_rng(0)))
-    assert [len(batch) for batch in found] == sizes
+    drawn = list(batches(10, recipe, np.random.default_rng(0)))
+    assert [len(batch) for batch in drawn] == sizes
     assert recipe.total_steps(10) == len(sizes)
     assert recipe.last_batch(10) == sizes[-1]
-    epoch = torch.cat(found[: len(found) // recipe.epochs])
+    epoch = torch.cat(drawn[: len(drawn) // recipe.epochs])
     assert sorted(epoch.tolist()) == list(range(10))
 
 

@@ -75,13 +75,13 @@ def test_products_have_the_slopes_and_curvature_of_a_linear_layer(bias):
     faster = laid_out(deepcopy(layer))
     assert type(faster) is cpu._Linear
     x = torch.randn(6, 400)
-    found = []
+    results = []
     for model in (layer, faster):
-        given = x.clone().requires_grad_()
-        (slope,) = torch.autograd.grad(model(given).pow(3).mean(), given, create_graph=True)
-        curvature = torch.autograd.grad(slope.pow(2).sum(), [given, model.weight])
-        found.append((model(given), slope, *curvature))
-    torch.testing.assert_close(*found)
+        inputs = x.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(model(inputs).pow(3).mean(), inputs, create_graph=True)
+        curvature = torch.autograd.grad(slope.pow(2).sum(), [inputs, model.weight])
+        results.append((model(inputs), slope, *curvature))
+    torch.testing.assert_close(*results)
 
 
 def test_gradients_of_single_images_can_be_mapped_over_a_laid_out_network():

@@ -113,8 +113,8 @@ def test_tampered_shares_are_refused_before_anything_is_sent(tamper):
 
 def test_shares_sent_back_to_their_sender_are_refused():
     played = Round(sending=())
-    own = next(message for message in played.inboxes[1] if message.sender == 0)
-    reflected = dataclasses.replace(own, sender=1, recipient=0)
+    sealed = next(message for message in played.inboxes[1] if message.sender == 0)
+    reflected = dataclasses.replace(sealed, sender=1, recipient=0)
     with pytest.raises(Refused, match="were changed on the way"):
         played.clients[0].mask([reflected, *played.inboxes[0][1:]])
 
@@ -182,11 +182,11 @@ def test_the_server_holds_no_update_and_no_secret():
     deltas = torch.arange(COUNT * LENGTH).reshape(COUNT, LENGTH) / 7
     played = Round(deltas=deltas)
     reached = list(_reachable(played.server))
-    assert not any(isinstance(found, (torch.Tensor, Update, Client)) for found in reached)
-    arrays = [found for found in reached if isinstance(found, np.ndarray)]
+    assert not any(isinstance(item, (torch.Tensor, Update, Client)) for item in reached)
+    arrays = [item for item in reached if isinstance(item, np.ndarray)]
     assert len(arrays) == 1
     assert arrays[0] is played.server.total
-    held = {found for found in reached if isinstance(found, bytes)}
+    held = {item for item in reached if isinstance(item, bytes)}
     public = {key for keys in played.keys for key in (keys.sealing, keys.masking)}
     assert held == public
 
@@ -195,17 +195,17 @@ def _reachable(root):
     """Every object that attributes and containers of `root` lead to."""
     waiting, seen = [root], set()
     while waiting:
-        found = waiting.pop()
-        if id(found) in seen:
+        item = waiting.pop()
+        if id(item) in seen:
             continue
-        seen.add(id(found))
-        yield found
-        if isinstance(found, dict):
-            waiting += [*found, *found.values()]
-        elif isinstance(found, (list, tuple, set)):
-            waiting += found
-        elif hasattr(found, "__dict__") and type(found).__module__.startswith("glasshouse"):
-            waiting += vars(found).values()
+        seen.add(id(item))
+        yield item
+        if isinstance(item, dict):
+            waiting += [*item, *item.values()]
+        elif isinstance(item, (list, tuple, set)):
+            waiting += item
+        elif hasattr(item, "__dict__") and type(item).__module__.startswith("glasshouse"):
+            waiting += vars(item).values()
 
 
 def _looks_uniform(words):

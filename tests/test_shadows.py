@@ -72,43 +72,44 @@ def ask(engine, tmp_path):
 def test_shadow_sets_overlap_but_differ_and_keep_training_and_test_apart():
     sets = shadow_sets(MASTER, 1000, 6, np.random.default_rng(0))
     assert len(sets) == 6
-    for own in sets:
-        assert len(np.unique(np.concatenate([own.train, own.test]))) == len(own.train) + len(own.test) == 108
-        assert np.isin(own.train, MASTER).all()
-        assert np.isin(own.test, MASTER).all()
-        assert len(own.train) == 72
+    for chosen in sets:
+        assert len(np.unique(np.concatenate([chosen.train, chosen.test]))) == 108
+        assert len(chosen.train) + len(chosen.test) == 108
+        assert np.isin(chosen.train, MASTER).all()
+        assert np.isin(chosen.test, MASTER).all()
+        assert len(chosen.train) == 72
     for first, second in itertools.combinations(sets, 2):
         shared = len(np.intersect1d(first.train, second.train))
         assert 0 < shared < len(first.train)
 
 
 def test_a_shadow_is_trained_on_no_more_than_the_target_was():
-    for own in shadow_sets(MASTER, 17, 3, np.random.default_rng(0)):
-        assert len(own.train) == 17
-        assert len(own.test) == 108 - 17
+    for chosen in shadow_sets(MASTER, 17, 3, np.random.default_rng(0)):
+        assert len(chosen.train) == 17
+        assert len(chosen.test) == 108 - 17
 
 
 @pytest.mark.parametrize("candidates", [40, 41])
 def test_each_candidate_is_in_exactly_half_of_an_even_number_of_online_shadows(candidates):
     positions = np.arange(7, 7 + candidates)
     sets = online_sets(positions, 6, np.random.default_rng(0))
-    counts = np.bincount(np.concatenate([own.train for own in sets]), minlength=7 + candidates)
+    counts = np.bincount(np.concatenate([chosen.train for chosen in sets]), minlength=7 + candidates)
     assert len(sets) == 6
     assert (counts[positions] == 3).all()
     assert counts.sum() == 3 * candidates
-    for own in sets:
-        assert sorted([*own.train, *own.test]) == positions.tolist()
-    assert len({tuple(own.train) for own in sets}) == 6
+    for chosen in sets:
+        assert sorted([*chosen.train, *chosen.test]) == positions.tolist()
+    assert len({tuple(chosen.train) for chosen in sets}) == 6
 
 
 def test_the_answers_do_not_depend_on_the_number_of_workers():
-    found = []
+    runs = []
     for workers in (1, 2):
         with Engine(workers) as engine:
-            found.append(
+            runs.append(
                 train_shadows(make_model(), first_weights, FEDERATED, make_images(36), SETS, engine=engine)
             )
-    first, second = found
+    first, second = runs
     np.testing.assert_array_equal(first.logits, second.logits)
     assert first.logits.shape == (2, 36, CLASSES)
     assert (first.inside == second.inside).all()
@@ -116,9 +117,9 @@ def test_the_answers_do_not_depend_on_the_number_of_workers():
 
 def test_answers_say_which_images_each_shadow_was_trained_and_tested_on(ask):
     answers = ask()
-    for k, own in enumerate(SETS):
-        assert np.flatnonzero(answers.inside[k]).tolist() == own.train.tolist()
-        assert np.flatnonzero(answers.tested[k]).tolist() == own.test.tolist()
+    for k, chosen in enumerate(SETS):
+        assert np.flatnonzero(answers.inside[k]).tolist() == chosen.train.tolist()
+        assert np.flatnonzero(answers.tested[k]).tolist() == chosen.test.tolist()
     part = answers.about(slice(30, None))
     assert (part.logits == answers.logits[:, 30:]).all()
     assert (part.inside == answers.inside[:, 30:]).all()
@@ -129,13 +130,13 @@ def test_answers_say_which_images_each_shadow_was_trained_and_tested_on(ask):
 
 def test_a_federated_shadow_is_a_federation_run_by_hand(ask, engine):
     answers, pool = ask(seed=5), make_images(36)
-    for k, own in enumerate(SETS):
+    for k, chosen in enumerate(SETS):
         seed = derive(5, "shadow", k)
-        hands = partition("dirichlet(alpha=1.0)", pool.y.numpy()[own.train], 3, derive(seed, "clients"))
-        nobody = np.empty(0, dtype=np.int64)
-        held = Split(pool, tuple(own.train[hand] for hand in hands), nobody, nobody, nobody)
+        parts = partition("dirichlet(alpha=1.0)", pool.y.numpy()[chosen.train], 3, derive(seed, "clients"))
+        nothing = np.empty(0, dtype=np.int64)
+        split = Split(pool, tuple(chosen.train[part] for part in parts), nothing, nothing, nothing)
         model = make_model()
-        federation = Federation(model, held, RECIPE, engine=engine, seed=seed)
+        federation = Federation(model, split, RECIPE, engine=engine, seed=seed)
         history = federation.run(first_weights(seed), Plan(rounds=2, fraction=0.67))
         write_vector(model, history.vector)
         np.testing.assert_allclose(answers.logits[k], predict(model, pool.x).numpy(), rtol=1e-4, atol=1e-5)
@@ -162,7 +163,7 @@ def test_without_a_cache_every_call_trains(ask, trained):
     {"seed": 1},
     {"pool": make_images(36, seed=1)},
     {"pool": dataclasses.replace(make_images(36), y=make_images(36).y.flip(0))},
-    {"sets": [ShadowSet(own.train[1:], own.test) for own in SETS]},
+    {"sets": [ShadowSet(chosen.train[1:], chosen.test) for chosen in SETS]},
 ], ids=["recipe", "rounds", "defence", "seed", "images", "labels", "sets"])  # fmt: skip
 def test_a_change_of_anything_that_decides_the_answers_trains_anew(ask, trained, change):
     ask()
@@ -227,13 +228,13 @@ def names(images):
 
 def test_offline_shadows_never_see_a_candidate(tmp_path, engine):
     shadowing, experiment = shadowing_of(tmp_path, engine)
-    made = shadowing.offline("none")
+    shadows = shadowing.offline("none")
     candidates, _ = experiment.candidates
-    assert names(made.candidates.images) == names(candidates)
-    assert not set(names(made.auxiliary.images)) & set(names(candidates))
-    assert not made.candidates.inside.any()
-    assert not made.candidates.tested.any()
-    seen = set(itertools.chain(*(names(made.auxiliary.images[own]) for own in made.auxiliary.inside)))
+    assert names(shadows.candidates.images) == names(candidates)
+    assert not set(names(shadows.auxiliary.images)) & set(names(candidates))
+    assert not shadows.candidates.inside.any()
+    assert not shadows.candidates.tested.any()
+    seen = set(itertools.chain(*(names(shadows.auxiliary.images[used]) for used in shadows.auxiliary.inside)))
     auxiliary = set(names(experiment.split.images("auxiliary")))
     assert len(seen) > 24
     assert seen <= auxiliary
@@ -242,11 +243,11 @@ def test_offline_shadows_never_see_a_candidate(tmp_path, engine):
 
 def test_online_shadows_see_half_of_the_candidates_and_no_auxiliary_image(tmp_path, engine):
     shadowing, _ = shadowing_of(tmp_path, engine)
-    made = shadowing.online("none")
-    assert not made.auxiliary.inside.any()
-    assert (made.candidates.inside.sum(0) == 2).all()
-    assert (made.candidates.inside.sum(1) == 30).all()
-    assert "of the records in question themselves" in made.described
+    shadows = shadowing.online("none")
+    assert not shadows.auxiliary.inside.any()
+    assert (shadows.candidates.inside.sum(0) == 2).all()
+    assert (shadows.candidates.inside.sum(1) == 30).all()
+    assert "of the records in question themselves" in shadows.described
 
 
 def test_shadows_of_a_defended_target_are_undefended_unless_adaptive(tmp_path, engine, trained):
@@ -281,10 +282,8 @@ def test_shadows_are_trained_by_the_targets_strategy_and_name_it(tmp_path, engin
 def test_shadows_do_without_a_server_that_has_images_and_say_so(tmp_path, engine):
     plain, _ = shadowing_of(tmp_path / "a", engine)
     distilled, _ = shadowing_of(tmp_path / "b", engine, strategy="test_shadows:Distilling")
-    told = distilled.offline("none").described
-    assert (
-        "by fedavg, as there is no server with images of its own, which test_shadows:Distilling needs" in told
-    )
+    reason = "as there is no server with images of its own, which test_shadows:Distilling needs"
+    assert f"by fedavg, {reason}" in distilled.offline("none").described
     np.testing.assert_array_equal(
         distilled.offline("none").auxiliary.logits, plain.offline("none").auxiliary.logits
     )

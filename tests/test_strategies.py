@@ -102,7 +102,7 @@ def test_the_sum_is_all_they_need(name, dropout, engine):
 
 def test_the_numbers_do_not_depend_on_the_workers(engine):
     with Engine(2) as running:
-        for name in ("afl", "scaffold"):  # what is told, and what is kept and summed
+        for name in ("afl", "scaffold"):  # what clients report, and what they keep and sum
             alone, together = (run(name, one, rounds=2, fraction=0.7) for one in (engine, running))
             assert torch.equal(alone.vector, together.vector), name
             assert alone.rounds == together.rounds
@@ -235,8 +235,8 @@ def test_the_page_of_strategies_has_all_of_them_with_their_options(name):
     (row,) = [line for line in page.splitlines() if re.match(rf"\| `{name}` \(", line)]
     strategy = STRATEGIES.make(name)
     options = dataclasses.fields(strategy) if dataclasses.is_dataclass(strategy) else ()
-    told = row.rstrip(" |").rpartition("|")[2] if options else ""
-    assert re.findall(r"`([^`]+)`", told) == [f"{one.name}={one.default!r}" for one in options]
+    listed = row.rstrip(" |").rpartition("|")[2] if options else ""
+    assert re.findall(r"`([^`]+)`", listed) == [f"{one.name}={one.default!r}" for one in options]
     behind_a_sum = row.split("|")[5].strip()
     assert behind_a_sum.startswith("no" if strategy.needs_updates else "yes")
     assert ("in the clear" in behind_a_sum) == (bool(strategy.client_reports) and not strategy.needs_updates)

@@ -30,8 +30,8 @@ def run(strategy, engine, *, rounds=4, fraction=0.5, channel=None, record=None, 
 
 
 def server_with(valuations, sizes=None):
-    told = torch.tensor(valuations, dtype=torch.float64)
-    return make_server(sizes=sizes or (5,) * len(told), memory={"valuations": told})
+    reported = torch.tensor(valuations, dtype=torch.float64)
+    return make_server(sizes=sizes or (5,) * len(reported), memory={"valuations": reported})
 
 
 def rounds_of(server, count):
@@ -137,10 +137,10 @@ def test_clients_tell_their_summed_loss_under_the_model_sent_over_the_root_of_th
         seen = record.observed(number)
         write_vector(model, seen.sent)
         assert seen.delivery.reports.keys() == set(seen.delivery.clients)
-        for client, told in seen.delivery.reports.items():
+        for client, report in seen.delivery.reports.items():
             known[client] = summed_loss(model, split.client(client)) / math.sqrt(SIZES[client])
-            assert told["valuation"].dtype == torch.float32
-            assert told["valuation"].item() == pytest.approx(known[client], rel=1e-5)
+            assert report["valuation"].dtype == torch.float32
+            assert report["valuation"].item() == pytest.approx(known[client], rel=1e-5)
     remembered = history.memory["valuations"].numpy()
     expected = [known.get(client, math.nan) for client in range(len(SIZES))]
     np.testing.assert_allclose(remembered, expected, rtol=1e-5)  # as of the round in which each last arrived

@@ -94,7 +94,7 @@ def test_distilling_ends_when_patience_has_found_no_better_student(patience, tak
     student, images = make_plain_model(), make_images(20)
     labelled = Images(images.x, student(images.x).argmax(1), CLASSES)
     batches = []
-    student.register_forward_hook(lambda network, given, logits: batches.append(network.training))
+    student.register_forward_hook(lambda network, inputs, logits: batches.append(network.training))
     target = student(images.x).detach().softmax(1)
     strategy = FedDF(patience=patience, batch_size=20)
     strategy.distil(student.eval(), read_vector(student), images.x, target, labelled, seed=0)

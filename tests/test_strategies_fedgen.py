@@ -75,7 +75,7 @@ def test_clients_learn_synthetic_labels_and_to_answer_as_to_synthetic_features()
     loss = recall_loss(real, synthetic, drawn)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
     loss.backward()
-    assert not synthetic.grad[:3].any()  # what was made up for the batch is a target
+    assert not synthetic.grad[:3].any()  # the features of the batch are a target
     assert synthetic.grad[3:].any()
     np.testing.assert_allclose(real.grad, (p - q[:3]) / 3, atol=1e-6)
 
@@ -103,8 +103,8 @@ def test_a_client_feeds_its_last_layer_with_what_the_generator_in_eval_mode_make
     hidden = (first.weight[:, 2:].T + first.bias - norm.running_mean) / (norm.running_var + norm.eps).sqrt()
     latent = hidden.clamp(min=0) @ second.weight.T + second.bias
     q = softmax((latent @ model[-1].weight.T + model[-1].bias).detach().numpy())
-    p, own = softmax(logits.detach().numpy()), q[images.y]
-    expected = -np.log(np.diag(q)).mean() + (own * np.log(own / p)).sum(1).mean()
+    p, target = softmax(logits.detach().numpy()), q[images.y]
+    expected = -np.log(np.diag(q)).mean() + (target * np.log(target / p)).sum(1).mean()
     assert steps[0].loss(model, logits, images.y).item() == pytest.approx(3 * expected, rel=0.02)
 
 

@@ -42,18 +42,18 @@ def test_its_only_teacher_is_the_last_layer_of_the_average():
 
 
 def test_without_weight_it_is_fedavg(engine):
-    own, plain = (run(s, engine).vector for s in (FedRecall(weight=0.0, **SMALL), FedAvg()))
-    assert torch.equal(own, plain)
+    recalling, plain = (run(s, engine).vector for s in (FedRecall(weight=0.0, **SMALL), FedAvg()))
+    assert torch.equal(recalling, plain)
 
 
 def test_the_first_round_is_fedavg_and_the_second_is_not(engine):
     for rounds, same in ((1, True), (2, False)):
-        own, plain = (run(s, engine, rounds=rounds).vector for s in (FedRecall(**SMALL), FedAvg()))
-        assert torch.equal(own, plain) is same
+        recalling, plain = (run(s, engine, rounds=rounds).vector for s in (FedRecall(**SMALL), FedAvg()))
+        assert torch.equal(recalling, plain) is same
 
 
 def test_clients_tell_nothing_and_the_sum_is_enough(engine):
-    shown, masked = (run(FedRecall(**SMALL), engine, channel=own) for own in (None, Secure()))
+    shown, masked = (run(FedRecall(**SMALL), engine, channel=channel) for channel in (None, Secure()))
     torch.testing.assert_close(masked.vector, shown.vector, atol=1e-3, rtol=0)
     model = 4 * len(shown.vector)
     assert [row.up for row in shown.rounds] == [model] * 3

@@ -58,9 +58,9 @@ def test_the_mixture_has_the_mean_and_variance_that_its_shares_say():
 
 
 def test_equation_3_is_the_mean_of_euclidean_distances():
-    made, z = torch.rand(5, *SHAPE), torch.rand(5, *SHAPE)
-    expected = np.mean([np.sqrt(((made[i] - z[i]).numpy() ** 2).sum()) for i in range(5)])
-    assert reconstruction_loss(made, z).item() == pytest.approx(expected, rel=1e-6)
+    images, z = torch.rand(5, *SHAPE), torch.rand(5, *SHAPE)
+    expected = np.mean([np.sqrt(((images[i] - z[i]).numpy() ** 2).sum()) for i in range(5)])
+    assert reconstruction_loss(images, z).item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_hidden_model_follows_adam_on_equation_3_while_the_classifier_stays_fixed():
@@ -116,12 +116,12 @@ def test_equation_9_feeds_nearly_certain_probabilities():
 def test_mimic_samples_cover_all_classes_and_are_what_the_hidden_model_makes_of_them():
     server, strategy = make_server(), FedFSNet(samples=10, confidence=(0.9, 0.9))
     hidden = HiddenModel(SHAPE, CLASSES, 5)
-    made = strategy.synthesise(server, hidden)
-    assert sorted(torch.bincount(made["classes"]).tolist()) == [2, 2, 3, 3]
+    synthetic = strategy.synthesise(server, hidden)
+    assert sorted(torch.bincount(synthetic["classes"]).tolist()) == [2, 2, 3, 3]
     fed = np.full((10, CLASSES), 0.1 / 3)
-    fed[np.arange(10), made["classes"]] = 0.9
+    fed[np.arange(10), synthetic["classes"]] = 0.9
     with torch.no_grad():
-        torch.testing.assert_close(made["mimic"], hidden(torch.tensor(fed, dtype=torch.float32)))
+        torch.testing.assert_close(synthetic["mimic"], hidden(torch.tensor(fed, dtype=torch.float32)))
 
 
 def visited(strategy, payload, model):
@@ -158,7 +158,7 @@ def test_the_features_stand_for_the_samples_they_came_from():
     sent = FedFSNet(form="features").synthesise(server, hidden)
     assert sent["features"].shape == (60, 16)
     assert "mimic" not in sent
-    both = [visited(FedFSNet(), own | {"beta": torch.tensor(1.0)}, model) for own in (mimic, sent)]
+    both = [visited(FedFSNet(), payload | {"beta": torch.tensor(1.0)}, model) for payload in (mimic, sent)]
     values = [step.loss(model, torch.zeros(1), torch.zeros(1)).item() for step in both]
     assert values[0] == pytest.approx(values[1], rel=1e-5)
 
@@ -184,22 +184,22 @@ def test_divergence_from_itself_is_nothing():
 
 def test_beta_falls_to_a_tenth_every_ten_rounds_and_the_first_round_has_no_samples():
     strategy = FedFSNet()
-    made = {"mimic": torch.zeros(1), "classes": torch.zeros(1), "hidden": torch.zeros(1)}
-    betas = [strategy.brief(make_server(number=n, memory=made))["beta"].item() for n in (1, 9, 10, 25, 49)]
+    memory = {"mimic": torch.zeros(1), "classes": torch.zeros(1), "hidden": torch.zeros(1)}
+    betas = [strategy.brief(make_server(number=n, memory=memory))["beta"].item() for n in (1, 9, 10, 25, 49)]
     np.testing.assert_allclose(betas, [1, 1, 0.1, 0.01, 1e-4], rtol=1e-6)
     assert strategy.brief(make_server(memory=strategy.begin(make_server()))) == {}
-    assert set(strategy.brief(make_server(number=1, memory=made))) == {"mimic", "classes", "beta"}
+    assert set(strategy.brief(make_server(number=1, memory=memory))) == {"mimic", "classes", "beta"}
 
 
 def test_the_first_round_is_fedavg_and_the_second_is_not(engine):
     for rounds, same in ((1, True), (2, False)):
-        own, plain = (run(s, engine, rounds=rounds).vector for s in (FedFSNet(**SMALL), FedAvg()))
-        assert torch.equal(own, plain) is same
+        rectified, plain = (run(s, engine, rounds=rounds).vector for s in (FedFSNet(**SMALL), FedAvg()))
+        assert torch.equal(rectified, plain) is same
 
 
 def test_without_beta_it_is_fedavg(engine):
-    own, plain = (run(s, engine, rounds=4).vector for s in (FedFSNet(beta=0.0, **SMALL), FedAvg()))
-    assert torch.equal(own, plain)
+    rectified, plain = (run(s, engine, rounds=4).vector for s in (FedFSNet(beta=0.0, **SMALL), FedAvg()))
+    assert torch.equal(rectified, plain)
 
 
 def test_the_server_knows_the_moments_of_those_who_took_part_and_of_nobody_else(engine):

@@ -62,7 +62,7 @@ def task(sent, images, recipe, correction, seed):
         gradients.append(gradient(model, images, batch) + recipe.weight_decay * position)
         rates.append(recipe.lr_at(number, len(steps)))
         position = position - rates[-1] * (gradients[-1] + correction)
-    return position, sum(rate * own for rate, own in zip(rates, gradients)) / sum(rates)
+    return position, sum(rate * slope for rate, slope in zip(rates, gradients)) / sum(rates)
 
 
 @pytest.mark.parametrize(
@@ -79,25 +79,25 @@ def test_rounds_are_those_of_the_paper(recipe, server_lr, dropout, engine):
     history = run(engine, recipe=recipe, strategy=strategy, channel=Plain(dropout=dropout), record=record)
 
     vector = read_vector(make_plain_model())
-    own = [torch.zeros_like(vector) for _ in SIZES]
-    everybodys = torch.zeros_like(vector)
+    variates = [torch.zeros_like(vector) for _ in SIZES]
+    common = torch.zeros_like(vector)
     for number in range(4):
         clients = record.observed(number).delivery.clients
         samples = sum(SIZES[client] for client in clients)
         moved, changes = torch.zeros_like(vector), torch.zeros_like(vector)
         for client in clients:
             seed = derive(derive(3, "round", number), "client", client)
-            correction = everybodys - own[client]
+            correction = common - variates[client]
             reached, mean_gradient = task(vector, split.client(client), recipe, correction, seed)
             moved += SIZES[client] / samples * (reached - vector)
-            changes += SIZES[client] / sum(SIZES) * (mean_gradient - own[client])
-            own[client] = mean_gradient
-        vector, everybodys = vector + server_lr * moved, everybodys + changes
+            changes += SIZES[client] / sum(SIZES) * (mean_gradient - variates[client])
+            variates[client] = mean_gradient
+        vector, common = vector + server_lr * moved, common + changes
 
     torch.testing.assert_close(history.vector, vector, rtol=1e-3, atol=2e-5)
-    torch.testing.assert_close(history.memory["variate"], everybodys, rtol=1e-3, atol=2e-5)
+    torch.testing.assert_close(history.memory["variate"], common, rtol=1e-3, atol=2e-5)
     for client, kept in history.kept.items():
-        torch.testing.assert_close(kept["variate"], own[client], rtol=1e-3, atol=2e-5)
+        torch.testing.assert_close(kept["variate"], variates[client], rtol=1e-3, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -116,22 +116,22 @@ def test_after_a_step_on_all_data_the_variates_are_gradients(engine):
     history = run(engine, rounds=1, fraction=1.0, recipe=recipe)
     split, model = make_split(SIZES), make_plain_model()
     for client in range(len(SIZES)):
-        own = gradient(model, split.client(client))
-        torch.testing.assert_close(history.kept[client]["variate"], own, rtol=1e-4, atol=1e-6)
-    everybodys = gradient(model, split.images("members"))
-    torch.testing.assert_close(history.memory["variate"], everybodys, rtol=1e-4, atol=1e-6)
+        expected = gradient(model, split.client(client))
+        torch.testing.assert_close(history.kept[client]["variate"], expected, rtol=1e-4, atol=1e-6)
+    common = gradient(model, split.images("members"))
+    torch.testing.assert_close(history.memory["variate"], common, rtol=1e-4, atol=1e-6)
 
 
 def test_a_client_whose_variate_is_its_gradient_moves_as_everybody_does(engine):
     recipe = Recipe(epochs=1, batch_size=0, lr=0.2)
     split, model = make_split(SIZES), make_plain_model()
     kept = {k: {"variate": gradient(model, split.client(k)).detach()} for k in range(len(SIZES))}
-    everybodys = gradient(model, split.images("members")).detach()
+    common = gradient(model, split.images("members")).detach()
     outcome = federate(engine, recipe=recipe).exchange(
-        read_vector(model), range(len(SIZES)), 0, payload={"variate": everybodys}, kept=kept
+        read_vector(model), range(len(SIZES)), 0, payload={"variate": common}, kept=kept
     )
     for update in outcome.delivery.updates:
-        torch.testing.assert_close(update.delta, -0.2 * everybodys, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(update.delta, -0.2 * common, rtol=1e-4, atol=1e-6)
 
 
 def test_the_first_round_is_fedavgs_and_the_second_is_not(engine):

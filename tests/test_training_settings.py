@@ -1,4 +1,4 @@
-"""What a training run can be told beyond its numbers: schedules, precision, augmentation and hardening."""
+"""Schedules, precision, augmentation, batch norm's statistics and adversarial training."""
 
 import numpy as np
 import pytest
@@ -50,25 +50,25 @@ def test_crops_shift_by_at_most_the_margin_and_flip_half_of_the_images():
     x = torch.rand(400, 2, 10, 10) + 0.1
     wide = F.pad(x, (MARGIN,) * 4)
     seen = []
-    made = crop_and_flip(x, torch.Generator().manual_seed(0))
-    assert made.shape == x.shape
-    for image, own in zip(made[:60], wide[:60]):
+    cropped = crop_and_flip(x, torch.Generator().manual_seed(0))
+    assert cropped.shape == x.shape
+    for image, padded in zip(cropped[:60], wide[:60]):
         views = {
             (top, left, flipped): (
-                own[:, top : top + 10, left : left + 10].flip(2)
+                padded[:, top : top + 10, left : left + 10].flip(2)
                 if flipped
-                else own[:, top : top + 10, left : left + 10]
+                else padded[:, top : top + 10, left : left + 10]
             )
             for top in range(2 * MARGIN + 1)
             for left in range(2 * MARGIN + 1)
             for flipped in (False, True)
         }
-        (found,) = [key for key, view in views.items() if torch.equal(view, image)]
-        seen.append(found)
+        (place,) = [key for key, view in views.items() if torch.equal(view, image)]
+        seen.append(place)
     assert len({(top, left) for top, left, _ in seen}) > 30
     assert 0.25 < np.mean([flipped for *_, flipped in seen]) < 0.75
     again = crop_and_flip(x, torch.Generator().manual_seed(0))
-    assert torch.equal(made, again)
+    assert torch.equal(cropped, again)
 
 
 def test_recounted_statistics_are_those_of_the_images():

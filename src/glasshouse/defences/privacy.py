@@ -15,9 +15,9 @@ from glasshouse.learning.layout import Layout
 class DifferentialPrivacy(Defence):
     """Clips each update to the length `norm` (L2), and adds normal noise to the mean of `clients` of them.
 
-    The noise has the standard deviation `noise` * `norm` / `clients`, which hides a client that has one vote
-    in so many; where clients differ in their samples the largest has more. Whoever sums the updates must add
-    it before the server looks. BatchNorm statistics travel as they are.
+    The noise has the standard deviation `noise` * `norm` / `clients`, for clients that have equal weights in
+    the mean; where they differ in their samples the largest has more. Whoever sums the updates must add it
+    before the server sees the mean. BatchNorm statistics travel as they are.
     """
 
     norm: float = 1.0

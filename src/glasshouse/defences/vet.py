@@ -13,7 +13,7 @@ from glasshouse.vetting.vet import vet
 class Vet(Defence):
     """Looks at each received model as `glasshouse vet` does and refuses to train a crafted one.
 
-    It judges a model alone: it keeps no predecessors and asks no peers.
+    It judges each model alone, without earlier models and without asking other clients.
     """
 
     _judged: dict[tuple[object, ...], str | None] = field(
@@ -23,7 +23,7 @@ class Vet(Defence):
     def on_receive(self, model: nn.Module, shape: tuple[int, int, int]) -> str | None:
         key = (digest(model), shape, str(model))
         if key not in self._judged:
-            # The clients of a round mostly receive the same model: the last verdict is worth keeping.
+            # The clients of a round mostly receive the same model, so one verdict serves them all.
             self._judged.clear()
             alarming = [sign for sign in vet(model, shape).signs if sign.alarming]
             self._judged[key] = "; ".join(map(str, alarming)) or None

@@ -84,7 +84,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        # Whoever differentiates the gradient needs products that torch can differentiate.
+        # The gradient can itself be differentiated only through products that torch knows.
         product = torch.nn.functional.linear if torch.is_grad_enabled() else _onednn
         to_x, to_weight, to_bias = ctx.needs_input_grad
         return (

@@ -26,7 +26,7 @@ def fit(
 ) -> Tensor:
     """Train from the state `start`, shape (P,), and return the state reached, shape (P,).
 
-    `step` is what happens to each batch. The result depends on the arguments alone; `model` lends its
+    `step` is what happens to each batch. The result depends on the arguments alone; `model` provides the
     architecture and is left trained.
     """
 

@@ -1,4 +1,4 @@
-"""The one place where randomness begins: a job's seed follows from the run's seed and the job's address."""
+"""Seeds: that of a job follows from the seed of the run and the address of the job."""
 
 import zlib
 
@@ -7,7 +7,7 @@ import torch
 
 
 def derive(seed: int, *path: str | int) -> int:
-    """A seed for the job at `path`, independent of every other path and of who runs it when.
+    """A seed for the job at `path`, independent of all other paths, of the worker and of the time.
 
     >>> derive(0, "round", 1) == derive(0, "round", 1) != derive(0, "round", 2)
     True

@@ -1,4 +1,4 @@
-"""Large values on their way between processes: written to a file once and mapped into the reader's memory."""
+"""Large values that processes share: written to a file once and mapped into the readers' memory."""
 
 import mmap
 import pickle
@@ -53,7 +53,7 @@ class Shared:
         return self._value if self._path is None else _read_once(self._path, self._spans)
 
     def take(self) -> Any:
-        """The value, for its only reader: its file goes, and its memory with the last of its arrays."""
+        """The value, for its only reader: deletes the file."""
         if self._path is None:
             return self._value
         value = _read(self._path, self._spans)
@@ -61,7 +61,7 @@ class Shared:
         return value
 
     def remove(self) -> None:
-        """Delete the file; workers that have mapped it keep it until they forget it."""
+        """Delete the file; workers that have mapped it keep the value."""
         if self._path is not None:
             self._path.unlink()
 

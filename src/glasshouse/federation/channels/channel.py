@@ -14,7 +14,7 @@ from glasshouse.federation.updates import Delivery, Update, blocks, weighted_sum
 
 
 class RoundFailed(Exception):
-    """The channel could not deliver a round; the message says why, and nothing of the updates."""
+    """The channel could not deliver a round; the message says why, and reveals nothing of the updates."""
 
 
 class Channel(ABC):
@@ -24,12 +24,12 @@ class Channel(ABC):
 
     @property
     def loses_updates(self) -> bool:
-        """Whether some of the clients' updates never arrive."""
+        """Whether some of the clients' updates are lost."""
         return False
 
     @abstractmethod
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
-        """What the server learns of `updates`; whatever is drawn on the way follows from `seed`.
+        """What the server receives of `updates`; all that is drawn follows from `seed`.
 
         Raises `RoundFailed` where too few clients are left.
         """
@@ -42,7 +42,7 @@ class Channel(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Plain(Channel):
-    """Every update arrives as it was sent, but for a share `dropout` of the clients that vanish before."""
+    """Every update arrives as it was sent, but for a share `dropout` of the clients that drop out before."""
 
     shows_updates = True
 

@@ -1,4 +1,4 @@
-"""Clients that vanish in the middle of a round."""
+"""Clients that drop out in the middle of a round."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from glasshouse.learning.seeds import numpy_rng
 
 
 def check_dropouts(before: float, after: float) -> None:
-    """Refuse shares of clients that cannot drop out `before` they send their masked vector and `after` it."""
+    """Check the shares of clients that drop out `before` they send their masked vector and `after` it."""
     for name, share in (("dropout_before", before), ("dropout_after", after)):
         if not 0 <= share < 1:
             raise BadInput(f"{name} = {share} is out of range; it must lie in [0, 1)")
@@ -22,7 +22,7 @@ def check_dropouts(before: float, after: float) -> None:
 def draw_dropouts(
     clients: Sequence[int], before: float, after: float, seed: int
 ) -> tuple[set[int], set[int]]:
-    """Who vanishes before sending its masked vector, and who after: the nearest numbers to both shares."""
+    """Who drops out before sending its masked vector, and who after: the nearest numbers to both shares."""
     order = [int(client) for client in numpy_rng(seed, "drop-outs").permutation(clients)]
     first, second = (math.floor(share * len(order) + 0.5) for share in (before, after))
     return set(order[:first]), set(order[first : first + second])

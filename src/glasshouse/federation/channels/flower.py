@@ -199,7 +199,7 @@ def _flower() -> Any:
 
 @contextmanager
 def _as_a_quiet_run(seed: int) -> Iterator[None]:
-    """Lend Flower what it takes from the process: an identity, both global generators, and its log."""
+    """Set, and restore, what Flower takes from the process: an identity, both global generators, its log."""
     identity = _flower().supercore.task_identity.TaskIdentity
     identifiers = {name: getattr(identity, name) for name in ("_task_id", "_run_id", "_node_id")}
     numbers, choices = np.random.get_state(), random.getstate()

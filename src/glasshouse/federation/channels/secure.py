@@ -32,7 +32,7 @@ class Secure(Channel):
 
     Entries are cut to [-clip, clip] and rounded to one of 2**bits levels, after a client scaled its update
     by its samples over the most that any client has. A share `threshold` of the round's clients must stay
-    until the end; `dropout_before` and `dropout_after` are the shares of them that vanish before they send
+    until the end; `dropout_before` and `dropout_after` are the shares of them that drop out before they send
     their masked vector, and after it.
     """
 
@@ -77,7 +77,7 @@ class Secure(Channel):
         mean = torch.from_numpy(ring.read(total, largest / samples, updates[0].delta.numpy().dtype))
         clipped = int(total[-1])
         if clipped:
-            # An order of magnitude, as Python shows a text once: exact counts would fill the screen.
+            # Rounded down to a power of ten: Python shows a text only once, but would show every exact count.
             least = 10.0 ** math.floor(math.log10(clipped / (len(survivors) * len(mean))))
             warnings.warn(
                 f"secure aggregation clipped {100 * least:g}% or more of the entries at {self.clip:g}; "
@@ -96,5 +96,5 @@ class Secure(Channel):
         )
 
     def _dropouts(self, clients: Sequence[int], seed: int) -> tuple[set[int], set[int]]:
-        """Who vanishes before sending its masked vector, and who after."""
+        """Who drops out before sending its masked vector, and who after."""
         return draw_dropouts(clients, self.dropout_before, self.dropout_after, seed)

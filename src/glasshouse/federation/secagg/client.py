@@ -1,4 +1,4 @@
-"""A client's side of secure aggregation: it masks its update, keeps others' shares, refuses tricks."""
+"""A client's side of secure aggregation: masks, shares of secrets, and refusals of unsafe requests."""
 
 import secrets
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from glasshouse.federation.updates import Update
 
 
 class Client:
-    """One client in one round; each of its answers is given once."""
+    """One client in one round; it answers each message once."""
 
     def __init__(self, update: Update, terms: Terms) -> None:
         self.name = update.client

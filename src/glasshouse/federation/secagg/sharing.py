@@ -17,7 +17,7 @@ LANE = FIELD_BITS + 64  # a product with a holder's number, before it is reduced
 
 
 def split(secret: bytes, threshold: int, count: int) -> list[bytes]:
-    """Shares for the holders 1..count, of which any `threshold` give back the secret and fewer tell nothing.
+    """Shares for the holders 1..count, of which any `threshold` open the secret and fewer reveal nothing.
 
     A share is the value of a polynomial at the holder's number; its other coefficients are random.
     """

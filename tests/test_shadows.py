@@ -229,7 +229,7 @@ def names(images):
 def test_offline_shadows_never_see_a_candidate(tmp_path, engine):
     shadowing, experiment = shadowing_of(tmp_path, engine)
     shadows = shadowing.offline("none")
-    candidates, _ = experiment.candidates
+    candidates = experiment.truth.candidates
     assert names(shadows.candidates.images) == names(candidates)
     assert not set(names(shadows.auxiliary.images)) & set(names(candidates))
     assert not shadows.candidates.inside.any()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from glasshouse.exhibits import Chart, StudyTable
 from glasshouse.report.run import Run, read_run
-from glasshouse.report.spelling import slug
+from glasshouse.spelling import slug
 
 HERE = Path(__file__).parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"

@@ -23,11 +23,11 @@ from glasshouse.report.measure import (
     ordered_adversaries,
     pooled,
 )
-from glasshouse.report.metrics import metric_words
 from glasshouse.report.robustness import comparison, comparison_table
 from glasshouse.report.run import read_run
-from glasshouse.report.spelling import interval, number, of_hundred
 from glasshouse.report.words import defence_words, sentence_words
+from glasshouse.spelling import interval, number, of_hundred
+from glasshouse.verdicts.metrics import metric_words
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

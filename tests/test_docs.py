@@ -29,7 +29,7 @@ from glasshouse.findings import Finding
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.listing import REGISTRIES
-from glasshouse.report.words import FAMILIES
+from glasshouse.verdicts.metrics import FAMILIES
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -18,9 +18,9 @@ from glasshouse.findings import from_row
 from glasshouse.report import compare_reports, write_report
 from glasshouse.report.measure import pooled
 from glasshouse.report.placement import Rectangle, place
-from glasshouse.report.spelling import of_hundred
 from glasshouse.report.tradeoff import tradeoffs, worth
 from glasshouse.report.words import defence_words
+from glasshouse.spelling import of_hundred
 
 
 @pytest.fixture(scope="module")

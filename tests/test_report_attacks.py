@@ -13,9 +13,9 @@ from glasshouse.findings import from_row
 from glasshouse.report import write_report
 from glasshouse.report.answers import cards
 from glasshouse.report.measure import headline, pooled
-from glasshouse.report.metrics import METRICS
 from glasshouse.report.rocs import area, roc_panels
-from glasshouse.report.spelling import interval
+from glasshouse.spelling import interval
+from glasshouse.verdicts.metrics import METRICS
 
 EPSILON = {"metric": "epsilon", "attack": "canaries", "chance": 0.0, "high": None}
 

@@ -17,7 +17,7 @@ from glasshouse.report.figures import decides, indifferent, roc_figure
 from glasshouse.report.measure import pooled
 from glasshouse.report.rocs import RocPanel, roc_panels
 from glasshouse.report.tradeoff import tradeoffs, worth
-from glasshouse.report.words import FAMILIES
+from glasshouse.verdicts.metrics import FAMILIES
 
 BATCHES = {"family": "batch-membership", "attack": "set-loss", "n": 240}
 SILENT = {"attack": "gap", "value": 0.5, "low": None, "high": None, "assumes": ["all scores are equal"]}

@@ -17,9 +17,9 @@ from glasshouse.report import write_report
 from glasshouse.report.answers import Answer, cards, noticed
 from glasshouse.report.caveats import assumptions_table
 from glasshouse.report.measure import pooled
-from glasshouse.report.spelling import interval, number
 from glasshouse.report.tradeoff import tradeoffs
 from glasshouse.report.words import ADVERSARIES
+from glasshouse.spelling import interval, number
 
 
 @pytest.fixture(scope="module")

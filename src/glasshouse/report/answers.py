@@ -12,9 +12,9 @@ from glasshouse.report.measure import (
     undefended,
     varying,
 )
-from glasshouse.report.metrics import metric_words
-from glasshouse.report.spelling import listed, of_hundred
-from glasshouse.report.words import VETTING, Adversary, adversary_words, family_words
+from glasshouse.report.words import Adversary, adversary_words
+from glasshouse.spelling import listed, of_hundred
+from glasshouse.verdicts.metrics import VETTING, family_words, metric_words
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from glasshouse.report.measure import Measure, leaks
-from glasshouse.report.metrics import NOT_RUN, metric_words
 from glasshouse.report.run import Run
-from glasshouse.report.spelling import listed
 from glasshouse.report.table import Cell, Column, Table, text_cell
-from glasshouse.report.words import CENTRAL, VETTING
+from glasshouse.spelling import listed
+from glasshouse.verdicts.metrics import CENTRAL, NOT_RUN, VETTING, metric_words
 
 FEW = 100  # below this many cases a rate moves by more than a few points from one sample to the next
 

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from glasshouse.exhibits import Chart, Series
 from glasshouse.report.drawing import DASHED, INK, PALETTE, TALL, WIDE, Drawing, drawn, legend_below
-from glasshouse.report.spelling import slug
+from glasshouse.spelling import slug
 
 MARKS = 16  # values that fit a chart of the usual width
 TICKS = 13  # places of a curve that are named

@@ -15,12 +15,12 @@ from glasshouse.report.measure import (
     pooled,
     undefended,
 )
-from glasshouse.report.metrics import metric_words
 from glasshouse.report.page import facts, render
 from glasshouse.report.run import Run, read_run
 from glasshouse.report.table import Cell, Column, Table, measure_cell, text_cell
-from glasshouse.report.words import CENTRAL, Adversary, adversary_words, defence_words, family_words
+from glasshouse.report.words import Adversary, adversary_words, defence_words
 from glasshouse.store import write_text
+from glasshouse.verdicts.metrics import CENTRAL, family_words, metric_words
 
 Key = tuple[str, ...]
 

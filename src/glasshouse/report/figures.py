@@ -20,12 +20,12 @@ from glasshouse.report.drawing import (
     drawn,
     legend_below,
 )
-from glasshouse.report.metrics import metric_words
 from glasshouse.report.placement import Rectangle, nearest, place
 from glasshouse.report.rocs import RocPanel, area
-from glasshouse.report.spelling import slug
 from glasshouse.report.tradeoff import Point, Tradeoff
 from glasshouse.report.words import defence_words
+from glasshouse.spelling import slug
+from glasshouse.verdicts.metrics import metric_words
 
 Ends = tuple[tuple[float, float], tuple[float, float]]
 

@@ -5,15 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glasshouse.findings import Finding
-from glasshouse.report.metrics import NOT_RUN, metric_words
-from glasshouse.report.spelling import interval, number, of_hundred
-from glasshouse.report.words import (
-    ADVERSARIES,
-    CENTRAL,
-    adversary_words,
-    family_words,
-    sentence_words,
-)
+from glasshouse.report.words import ADVERSARIES, adversary_words, sentence_words
+from glasshouse.spelling import interval, number, of_hundred
+from glasshouse.verdicts.metrics import CENTRAL, NOT_RUN, family_words, metric_words
 
 Kind = Literal["leak", "clear", "below", "unjudged", "unknown"]
 

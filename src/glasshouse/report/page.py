@@ -17,7 +17,6 @@ from glasshouse.report.answers import Card, cards, noticed, overall
 from glasshouse.report.caveats import assumptions_table, caveats
 from glasshouse.report.drawing import Drawings
 from glasshouse.report.measure import Measure, federated, pooled
-from glasshouse.report.metrics import metric_words
 from glasshouse.report.panels import (
     chart_panels,
     risk_panels,
@@ -28,12 +27,12 @@ from glasshouse.report.panels import (
 )
 from glasshouse.report.robustness import comparison, comparison_table, defences_table
 from glasshouse.report.run import Run, read_run
-from glasshouse.report.spelling import DASH, slug
 from glasshouse.report.study import study_sentence, study_tables
 from glasshouse.report.table import findings_table, remains_table
 from glasshouse.report.tradeoff import tradeoffs
-from glasshouse.report.words import CENTRAL
+from glasshouse.spelling import DASH, slug
 from glasshouse.store import write_text
+from glasshouse.verdicts.metrics import CENTRAL, VETTING, family_words, metric_words
 
 _SECTIONS = (
     ("study_tables", "study", "Printed and measured"),
@@ -95,6 +94,8 @@ def render(template: str, **content: Any) -> str:
         scale=lambda span: Scale(*span),
         words=words,
         metric_words=metric_words,
+        family_words=family_words,
+        VETTING=VETTING,
         noticed=noticed,
         style=_asset("page.css"),
         script=_asset("page.js"),

@@ -17,8 +17,9 @@ from glasshouse.report.robustness import short_names
 from glasshouse.report.robustness_figures import attacks_figure, by_strength, defences_figure
 from glasshouse.report.rocs import RocPanel, of_batches, roc_panels
 from glasshouse.report.run import Run
-from glasshouse.report.spelling import listed, number
 from glasshouse.report.tradeoff import Tradeoff, drawn_tradeoffs, worth
+from glasshouse.spelling import listed, number
+from glasshouse.verdicts.metrics import CENTRAL
 
 PANELS = 12  # the most a section of a study shows; curves.json holds them all
 
@@ -110,7 +111,7 @@ def robustness_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> 
             caption = "No defence is in force. Bands are the 95% intervals of the strongest attack."
             made.append(Panel(f"Accuracy against eps{within}", svg, caption))
         strongest = next(iter(by_strength(points)))
-        defended = [p for p in points if p.attack == strongest and p.strategy != words.CENTRAL]
+        defended = [p for p in points if p.attack == strongest and p.strategy != CENTRAL]
         if len({point.defence for point in defended}) > 1:
             svg = drawings.keep(defences_figure(defended, colours))
             named = short_names(list(dict.fromkeys(p.attack for p in points)))[strongest]

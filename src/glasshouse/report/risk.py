@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glasshouse.exhibits import Risk
-from glasshouse.report.spelling import number
 from glasshouse.report.words import ADVERSARIES
+from glasshouse.spelling import number
 
 
 @dataclass(frozen=True)

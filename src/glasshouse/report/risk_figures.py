@@ -8,8 +8,8 @@ from matplotlib.ticker import MaxNLocator
 
 from glasshouse.report.drawing import ACCENT, DASHED, INK, SERIES, SIZE, Drawing, drawn
 from glasshouse.report.risk import Exposure, at_risk
-from glasshouse.report.spelling import slug
 from glasshouse.report.words import adversary_words
+from glasshouse.spelling import slug
 
 FEW = 25  # clients that fit a figure of the usual width
 NAMED = 130  # clients whose numbers still fit under a wide figure

@@ -6,10 +6,10 @@ from typing import Literal
 
 from glasshouse.exhibits import Robustness
 from glasshouse.report.measure import Measure
-from glasshouse.report.metrics import metric_words
-from glasshouse.report.spelling import DASH, MINUS, listed, number, of_hundred
 from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
-from glasshouse.report.words import CENTRAL, CURVATURE, defence_words
+from glasshouse.report.words import defence_words
+from glasshouse.spelling import DASH, MINUS, listed, number, of_hundred
+from glasshouse.verdicts.metrics import CENTRAL, CURVATURE, metric_words
 
 SPENT = 0.05  # an attack that leaves both models less than this leaves nothing to compare
 

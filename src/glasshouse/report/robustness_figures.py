@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from glasshouse.exhibits import Robustness
 from glasshouse.report.drawing import ACCENT, DASHED, INK, SERIES, TALL, Drawing, drawn, legend_below
 from glasshouse.report.robustness import short_names
-from glasshouse.report.spelling import slug
-from glasshouse.report.words import CENTRAL, defence_words
+from glasshouse.report.words import defence_words
+from glasshouse.spelling import slug
+from glasshouse.verdicts.metrics import CENTRAL
 
 FEW = 8  # limits whose numbers fit under the axis
 _STYLES: Any = ("-", DASHED, (0, (1, 1.6)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))

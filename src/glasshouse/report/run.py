@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from glasshouse.errors import BadInput
 from glasshouse.exhibits import Chart, Exhibits, StudyTable
 from glasshouse.findings import Finding
-from glasshouse.report.spelling import slug
+from glasshouse.spelling import slug
 from glasshouse.store import read_text
 
 

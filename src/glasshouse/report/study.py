@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from glasshouse.exhibits import StudyTable
 from glasshouse.report.measure import Measure
-from glasshouse.report.metrics import metric_words
 from glasshouse.report.run import Run
-from glasshouse.report.spelling import interval, slug
 from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
 from glasshouse.report.words import defence_words
+from glasshouse.spelling import interval, slug
+from glasshouse.verdicts.metrics import metric_words
 
 WITHIN = "within the interval"
 OUTSIDE = "printed number outside the interval"

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from glasshouse.findings import Finding
 from glasshouse.report.measure import Measure, leaks
-from glasshouse.report.metrics import metric_words
-from glasshouse.report.spelling import DASH, interval, number
 from glasshouse.report.tradeoff import Tradeoff
 from glasshouse.report.words import defence_words
+from glasshouse.spelling import DASH, interval, number
+from glasshouse.verdicts.metrics import metric_words
 
 
 @dataclass(frozen=True)

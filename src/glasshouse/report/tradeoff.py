@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glasshouse.report.measure import Measure, by_attack, headline, leaks, ordered_adversaries, varying
-from glasshouse.report.metrics import metric_words
-from glasshouse.report.spelling import number
-from glasshouse.report.words import adversary_words, defence_words, family_words
+from glasshouse.report.words import adversary_words, defence_words
+from glasshouse.spelling import number
+from glasshouse.verdicts.metrics import family_words, metric_words
 
 FEW = 3  # attacks of one kind by one adversary that are each drawn
 

@@ -1,34 +1,10 @@
-"""The tables that turn families, adversaries and defences into plain words.
-
-A new family is one entry here; what is not listed is shown under its own name.
-"""
+"""The table that turns adversaries into plain words, and the short names of defences."""
 
 import re
 from dataclasses import dataclass
 
 from glasshouse.defences import split_defences
-from glasshouse.report.metrics import metric_words
-
-VETTING = "vetting"  # the family of what a client could have noticed
-CURVATURE = "curvature"  # the family of what the weights say about robustness
-CENTRAL = "central"  # the strategy of the baseline
-
-
-@dataclass(frozen=True)
-class Family:
-    """What a kind of attack is after, which metric leads, and how its verdicts are worded.
-
-    `judges` says what a question is about, one and many of them. Where answers are yes or no, or ranks, they
-    can be turned round: an attack that does worse than a blind guess has found something.
-    """
-
-    label: str
-    question: str
-    headline: str
-    found: str = "leaks"
-    not_found: str = "no leak found"
-    judges: tuple[str, str] = ("record", "records")
-    turns_round: bool = True
+from glasshouse.verdicts.metrics import family_words, metric_words
 
 
 @dataclass(frozen=True)
@@ -87,46 +63,11 @@ ADVERSARIES = {
     ),
 }
 
-FAMILIES = {
-    "utility": Family("Accuracy", "How good is the model?", "test-accuracy"),
-    "membership": Family("Membership", "Was this record used for training?", "auc"),
-    "batch-membership": Family(
-        "Membership of batches",
-        "Was this batch of records used for training?",
-        "auc",
-        judges=("batch", "batches"),
-    ),
-    "source": Family("Source", "Which client held this record?", "source-accuracy"),
-    "labels": Family("Labels", "Which classes do the clients hold, and how many of each?", "label-overlap"),
-    "disclosure": Family(
-        "Samples",
-        "Do the samples that the server sends lie nearer to training records than to others?",
-        "nearest-member-share",
-    ),
-    "reconstruction": Family(
-        "Reconstruction", "Can the server rebuild training images?", "recovery-rate", turns_round=False
-    ),
-    CURVATURE: Family("Curvature", "How sharp is the model's loss?", "top-eigenvalue"),
-    VETTING: Family("Vetting", "Would a client have noticed?", "vet-alarm"),
-    "evasion": Family(
-        "Evasion",
-        "Can changed images fool the model?",
-        "robust-accuracy",
-        "can be fooled",
-        "no weakness found",
-    ),
-}
-
 
 def adversary_words(name: str) -> Adversary:
     """The entry of an adversary, or one made from its name."""
     known = ADVERSARIES.get(name)
     return known or Adversary(name.capitalize(), f"The adversary called {name}", "", "")
-
-
-def family_words(name: str) -> Family:
-    """The entry of a family, or one made from its name (with no headline metric)."""
-    return FAMILIES.get(name) or Family(name.capitalize(), "", "")
 
 
 def sentence_words(metric: str, family: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from glasshouse.exhibits import Series
-from glasshouse.report.spelling import DASH
+from glasshouse.spelling import DASH
 
 
 class Ranged(Protocol):

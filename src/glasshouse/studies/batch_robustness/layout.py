@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from glasshouse.exhibits import StudyTable
 from glasshouse.measures.estimate import Estimate, mean
-from glasshouse.report.spelling import DASH
+from glasshouse.spelling import DASH
 from glasshouse.studies.batch_robustness.explaining import Points, explained
 from glasshouse.studies.batch_robustness.figures import NETWORKS
 from glasshouse.studies.batch_robustness.measured import (

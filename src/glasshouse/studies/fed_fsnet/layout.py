@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from glasshouse.exhibits import StudyTable
 from glasshouse.measures.estimate import mean
-from glasshouse.report.spelling import DASH
+from glasshouse.spelling import DASH
 from glasshouse.studies.fed_fsnet.choices import CHOICES
 from glasshouse.studies.fed_fsnet.measured import (
     DOWN,

@@ -2,7 +2,7 @@
 
 from glasshouse.exhibits import Chart, Series, StudyTable
 from glasshouse.measures.estimate import Estimate, mean
-from glasshouse.report.spelling import DASH
+from glasshouse.spelling import DASH
 from glasshouse.studies.mia_bad.cells import (
     NULL_CURVE,
     SAMPLE,

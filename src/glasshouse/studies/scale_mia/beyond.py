@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from glasshouse.exhibits import StudyTable
-from glasshouse.report.spelling import DASH
+from glasshouse.spelling import DASH
 from glasshouse.studies.scale_mia.brightness import DISTANCE, LAWS
 from glasshouse.studies.scale_mia.measured import Measured
 from glasshouse.studies.scale_mia.rows import BOUND

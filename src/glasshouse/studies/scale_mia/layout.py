@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from glasshouse.exhibits import StudyTable
-from glasshouse.report.spelling import DASH
+from glasshouse.spelling import DASH
 from glasshouse.studies.scale_mia import printed
 from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED
 from glasshouse.studies.scale_mia.measured import Measured

@@ -11,8 +11,8 @@ from glasshouse.access import BlindServerAccess
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import Estimate, combined, mean, proportion
 from glasshouse.measures.pictures import CAP, RECOVERED
-from glasshouse.report.words import VETTING
 from glasshouse.studies.scale_mia.stage import Judged, Stage
+from glasshouse.verdicts.metrics import VETTING
 
 ENOUGH = 4
 """From as many rounds on, an interval is over them: samples of one round succeed and fail together."""

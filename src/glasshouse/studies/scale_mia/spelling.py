@@ -1,6 +1,6 @@
 """How the study's tables spell numbers and names."""
 
-from glasshouse.report.spelling import DASH
+from glasshouse.spelling import DASH
 from glasshouse.studies.scale_mia.measured import Measured
 from glasshouse.studies.scale_mia.rows import RETURNED
 from glasshouse.studies.showing import bracketed

@@ -1,33 +1,25 @@
-"""The table that turns metrics into plain words.
+"""Which direction of a metric is bad, and how metrics and families are spoken of.
 
-A new metric is one entry here; what is not listed is shown under its own name.
+A metric or family that is not listed is shown under its own name; high values of it count as a leak.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from glasshouse.evidence.words import Family, Metric
 
-Direction = Literal["high", "low", "none"]
 NOT_RUN = "not-applicable"  # the metric of an attack that could not run
+VETTING = "vetting"  # the family of what a client could have noticed
+CURVATURE = "curvature"  # the family of what the weights say about robustness
+CENTRAL = "central"  # the strategy of the baseline
 
 
-@dataclass(frozen=True)
-class Metric:
-    """How to speak of a metric.
+def metric_words(name: str) -> Metric:
+    """The entry of a metric, or one made from its name: higher leaks more, scale unknown."""
+    known = METRICS.get(name)
+    return known or Metric(name, f"scores {{raw}} on {name}", span=None)
 
-    `says` completes a sentence whose subject is the adversary, `blind` the one about a blind guess;
-    {value} and {chance} become "57 of 100" where the scale is 0 to 1, {raw} is the number itself.
-    `leaks` says which end of the scale is good for the adversary; "none" for numbers that are no leak.
-    A `detail` says again, or more finely, what another metric of the same attack says: it stands in the
-    table of findings and leads an answer only where nothing else shows a leak.
-    """
 
-    label: str
-    says: str
-    blind: str = "a blind guess would score {chance}"
-    leaks: Direction = "high"
-    span: tuple[float, float] | None = (0.0, 1.0)
-    unit: str = ""
-    detail: bool = False
+def family_words(name: str) -> Family:
+    """The entry of a family, or one made from its name (with no headline metric)."""
+    return FAMILIES.get(name) or Family(name.capitalize(), "", "")
 
 
 def _lopsided(members: int) -> Metric:
@@ -50,16 +42,7 @@ def _seconds(phase: str, says: str) -> Metric:
     return Metric(phase, says, leaks="none", span=None, unit="s")
 
 
-METRICS = {
-    NOT_RUN: Metric("no result", "could not run", span=None),
-    "test-accuracy": Metric("test accuracy", "gets {value} right", leaks="none"),
-    "train-accuracy": Metric("training accuracy", "gets {value} of its training records right", leaks="none"),
-    "train-test-gap": Metric(
-        "gap between training and test accuracy",
-        "does better on its training records than on others, by {raw}",
-        leaks="none",
-        span=None,
-    ),
+MEMBERSHIP_METRICS = {
     "auc": Metric(
         "AUC",
         "sees one record used for training and one that was not, and picks the right one in {value} cases",
@@ -96,29 +79,35 @@ METRICS = {
     ),
     "accuracy-at-5:1": _lopsided(5),
     "accuracy-at-6:1": _lopsided(6),
-    "null-auc": Metric(
-        "AUC of plain averaging", "averages each batch and reaches an AUC of {raw}", leaks="none"
-    ),
-    "auc-over-set-loss": Metric(
-        "AUC above that of the mean loss",
-        "gains {raw} over the mean loss of the batch",
-        leaks="none",
-        span=None,
-    ),
-    "permutation-p": Metric(
-        "p-value of the AUC", "is reached by shuffled truth with a probability of {raw}", leaks="none"
-    ),
     "epsilon": Metric(
         "epsilon, lower bound",
         "shows, with 95% confidence, that training spends an epsilon of at least {raw}",
         "an attack that learns nothing shows {chance}",
         span=None,
     ),
+}
+MEMBERSHIP_FAMILIES = {
+    "membership": Family("Membership", "Was this record used for training?", "auc"),
+    "batch-membership": Family(
+        "Membership of batches",
+        "Was this batch of records used for training?",
+        "auc",
+        judges=("batch", "batches"),
+    ),
+}
+
+SOURCE_METRICS = {
     "source-accuracy": Metric(
         "source accuracy",
         "names the client that held a training record, rightly in {value} cases",
         "always naming the largest client would be right in {chance}",
     ),
+}
+SOURCE_FAMILIES = {
+    "source": Family("Source", "Which client held this record?", "source-accuracy"),
+}
+
+LABELS_METRICS = {
     "label-overlap": Metric(
         "label overlap",
         "counts {value} of the clients' labels right",
@@ -129,61 +118,27 @@ METRICS = {
         "knows exactly how many images of every class a client holds, for {value} clients",
         "a blind guess would know it for {chance}",
     ),
+}
+LABELS_FAMILIES = {
+    "labels": Family("Labels", "Which classes do the clients hold, and how many of each?", "label-overlap"),
+}
+
+NEARNESS_METRICS = {
     "nearest-member-share": Metric(
         "nearest record is a member",
         "receives samples whose nearest record was used for training in {value} cases",
         "with samples that say nothing of the training records it would be {chance}",
     ),
-    "robust-accuracy": Metric(
-        "robust accuracy",
-        "changes test images within a set limit, and the model then gets {value} right",
-        "random noise of the same size leaves {chance}",
-        leaks="low",
+}
+NEARNESS_FAMILIES = {
+    "disclosure": Family(
+        "Samples",
+        "Do the samples that the server sends lie nearer to training records than to others?",
+        "nearest-member-share",
     ),
-    "clean-accuracy": Metric("clean accuracy", "leaves {value} right without an attack", leaks="none"),
-    "robust-accuracy-over-central": Metric(
-        "robust accuracy over central",
-        "leaves a share of the images right that differs from the central model's by {raw}",
-        leaks="none",
-        span=None,
-    ),
-    "clean-accuracy-over-central": Metric(
-        "clean accuracy over central",
-        "attacks a model whose share right differs from the central model's by {raw}",
-        leaks="none",
-        span=None,
-        detail=True,
-    ),
-    "masked-share": Metric(
-        "fell only without gradients",
-        "needs no gradient to fool the model on {value} images on which attacks with gradients failed",
-        leaks="none",
-    ),
-    "top-eigenvalue": Metric(
-        "top eigenvalue of the Hessian", "finds a curvature of {raw} at its sharpest", leaks="none", span=None
-    ),
-    "input-eigenvalue": Metric(
-        "top eigenvalue in pixels", "finds a curvature of {raw} in pixels", leaks="none", span=None
-    ),
-    "eigenvalue-residual": Metric(
-        "relative residual of the top eigenvalue", "knows it to {raw}", leaks="none", span=None
-    ),
-    "hessian-products": Metric("Hessian-vector products", "takes {raw} products", leaks="none", span=None),
-    "train-loss": Metric(
-        "training loss", "has a loss of {raw} on its training records", leaks="none", span=None
-    ),
-    "training-time": Metric(
-        "training time, lr x steps / (1 - m)", "was trained for {raw}", leaks="none", span=None
-    ),
-    "late-accuracy": _figure("test accuracy, mean of the last rounds"),
-    "local-accuracy": _figure("test accuracy of participants' own models"),
-    "late-local-accuracy": _figure("test accuracy of participants' own models, mean of the last rounds"),
-    "mean-accuracy": _figure("test accuracy, mean of all rounds"),
-    "wobble": _figure("standard deviation of the last rounds' test accuracy"),
-    "jump": _figure("change of the test accuracy from round to round"),
-    "bytes-down": _figure("bytes to a device in a round"),
-    "bytes-up": _figure("bytes from a device in a round"),
-    "seconds-per-round": _figure("core-seconds a round", "s"),
+}
+
+RECONSTRUCTION_METRICS = {
     "recovery-rate": Metric(
         "recovery rate",
         "rebuilds {value} training images closely enough to count (18 dB or more)",
@@ -214,13 +169,126 @@ METRICS = {
     "psnr-of-returned": Metric("PSNR of returned", "returns {raw}", leaks="none", span=None, unit="dB"),
     "offline-seconds": _seconds("preparation", "prepares the attack in {raw}"),
     "online-seconds": _seconds("reconstruction", "rebuilds the images in {raw}"),
+}
+RECONSTRUCTION_FAMILIES = {
+    "reconstruction": Family(
+        "Reconstruction", "Can the server rebuild training images?", "recovery-rate", turns_round=False
+    ),
+}
+
+EVASION_METRICS = {
+    "robust-accuracy": Metric(
+        "robust accuracy",
+        "changes test images within a set limit, and the model then gets {value} right",
+        "random noise of the same size leaves {chance}",
+        leaks="low",
+    ),
+    "clean-accuracy": Metric("clean accuracy", "leaves {value} right without an attack", leaks="none"),
+    "robust-accuracy-over-central": Metric(
+        "robust accuracy over central",
+        "leaves a share of the images right that differs from the central model's by {raw}",
+        leaks="none",
+        span=None,
+    ),
+    "clean-accuracy-over-central": Metric(
+        "clean accuracy over central",
+        "attacks a model whose share right differs from the central model's by {raw}",
+        leaks="none",
+        span=None,
+        detail=True,
+    ),
+    "masked-share": Metric(
+        "fell only without gradients",
+        "needs no gradient to fool the model on {value} images on which attacks with gradients failed",
+        leaks="none",
+    ),
+}
+EVASION_FAMILIES = {
+    "evasion": Family(
+        "Evasion",
+        "Can changed images fool the model?",
+        "robust-accuracy",
+        "can be fooled",
+        "no weakness found",
+    ),
+}
+
+MODEL_METRICS = {
+    NOT_RUN: Metric("no result", "could not run", span=None),
+    "test-accuracy": Metric("test accuracy", "gets {value} right", leaks="none"),
+    "train-accuracy": Metric("training accuracy", "gets {value} of its training records right", leaks="none"),
+    "train-test-gap": Metric(
+        "gap between training and test accuracy",
+        "does better on its training records than on others, by {raw}",
+        leaks="none",
+        span=None,
+    ),
+    "top-eigenvalue": Metric(
+        "top eigenvalue of the Hessian", "finds a curvature of {raw} at its sharpest", leaks="none", span=None
+    ),
     "vet-alarm": Metric(
         "flagged by vet", "sends models of which a vetting client flags {value}", leaks="none"
     ),
 }
+MODEL_FAMILIES = {
+    "utility": Family("Accuracy", "How good is the model?", "test-accuracy"),
+    CURVATURE: Family("Curvature", "How sharp is the model's loss?", "top-eigenvalue"),
+    VETTING: Family("Vetting", "Would a client have noticed?", "vet-alarm"),
+}
 
+STUDY_METRICS = {
+    "null-auc": Metric(
+        "AUC of plain averaging", "averages each batch and reaches an AUC of {raw}", leaks="none"
+    ),
+    "auc-over-set-loss": Metric(
+        "AUC above that of the mean loss",
+        "gains {raw} over the mean loss of the batch",
+        leaks="none",
+        span=None,
+    ),
+    "permutation-p": Metric(
+        "p-value of the AUC", "is reached by shuffled truth with a probability of {raw}", leaks="none"
+    ),
+    "input-eigenvalue": Metric(
+        "top eigenvalue in pixels", "finds a curvature of {raw} in pixels", leaks="none", span=None
+    ),
+    "eigenvalue-residual": Metric(
+        "relative residual of the top eigenvalue", "knows it to {raw}", leaks="none", span=None
+    ),
+    "hessian-products": Metric("Hessian-vector products", "takes {raw} products", leaks="none", span=None),
+    "train-loss": Metric(
+        "training loss", "has a loss of {raw} on its training records", leaks="none", span=None
+    ),
+    "training-time": Metric(
+        "training time, lr x steps / (1 - m)", "was trained for {raw}", leaks="none", span=None
+    ),
+    "late-accuracy": _figure("test accuracy, mean of the last rounds"),
+    "local-accuracy": _figure("test accuracy of participants' own models"),
+    "late-local-accuracy": _figure("test accuracy of participants' own models, mean of the last rounds"),
+    "mean-accuracy": _figure("test accuracy, mean of all rounds"),
+    "wobble": _figure("standard deviation of the last rounds' test accuracy"),
+    "jump": _figure("change of the test accuracy from round to round"),
+    "bytes-down": _figure("bytes to a client in a round"),
+    "bytes-up": _figure("bytes from a client in a round"),
+    "seconds-per-round": _figure("core-seconds a round", "s"),
+}
 
-def metric_words(name: str) -> Metric:
-    """The entry of a metric, or one made from its name: higher leaks more, scale unknown."""
-    known = METRICS.get(name)
-    return known or Metric(name, f"scores {{raw}} on {name}", span=None)
+METRICS = {
+    **MEMBERSHIP_METRICS,
+    **SOURCE_METRICS,
+    **LABELS_METRICS,
+    **NEARNESS_METRICS,
+    **RECONSTRUCTION_METRICS,
+    **EVASION_METRICS,
+    **MODEL_METRICS,
+    **STUDY_METRICS,
+}
+FAMILIES = {
+    **MEMBERSHIP_FAMILIES,
+    **SOURCE_FAMILIES,
+    **LABELS_FAMILIES,
+    **NEARNESS_FAMILIES,
+    **RECONSTRUCTION_FAMILIES,
+    **EVASION_FAMILIES,
+    **MODEL_FAMILIES,
+}

@@ -14,20 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from glasshouse.listing import REGISTRIES
-from glasshouse.report.measure import (
-    Measure,
-    by_attack,
-    federated,
-    headline,
-    leaks,
-    ordered_adversaries,
-    pooled,
-)
-from glasshouse.report.robustness import comparison, comparison_table
 from glasshouse.report.run import read_run
-from glasshouse.report.words import defence_words, sentence_words
+from glasshouse.report.tables.robustness import comparison_table
+from glasshouse.report.words.measures import sentence_words
+from glasshouse.report.words.names import defence_words
 from glasshouse.spelling import interval, number, of_hundred
+from glasshouse.verdicts.comparison import comparison
+from glasshouse.verdicts.measure import Measure, by_attack, federated, headline, leaks, ordered_adversaries
 from glasshouse.verdicts.metrics import metric_words
+from glasshouse.verdicts.pooling import pooled
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

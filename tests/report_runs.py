@@ -12,7 +12,8 @@ from PIL import Image
 
 from glasshouse.findings import from_row
 from glasshouse.report import write_report
-from glasshouse.report.measure import Measure, pooled
+from glasshouse.verdicts.measure import Measure
+from glasshouse.verdicts.pooling import pooled
 
 DEFENCES = {
     "none": (0.93, 1.0),

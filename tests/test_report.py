@@ -16,11 +16,11 @@ from report_runs import Balanced, a_row, a_run, measured, page_of, text_of
 from glasshouse.errors import BadInput
 from glasshouse.findings import from_row
 from glasshouse.report import compare_reports, write_report
-from glasshouse.report.measure import pooled
-from glasshouse.report.placement import Rectangle, place
-from glasshouse.report.tradeoff import tradeoffs, worth
-from glasshouse.report.words import defence_words
+from glasshouse.report.figures.placement import Rectangle, place
+from glasshouse.report.words.names import defence_words
 from glasshouse.spelling import of_hundred
+from glasshouse.verdicts.pooling import pooled
+from glasshouse.verdicts.tradeoff import tradeoffs, worth
 
 
 @pytest.fixture(scope="module")

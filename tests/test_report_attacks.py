@@ -11,11 +11,12 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from glasshouse.exhibits import Roc
 from glasshouse.findings import from_row
 from glasshouse.report import write_report
-from glasshouse.report.answers import cards
-from glasshouse.report.measure import headline, pooled
-from glasshouse.report.rocs import area, roc_panels
+from glasshouse.report.figures.roc import area, roc_panels
 from glasshouse.spelling import interval
+from glasshouse.verdicts.answers import cards
+from glasshouse.verdicts.measure import headline
 from glasshouse.verdicts.metrics import METRICS
+from glasshouse.verdicts.pooling import pooled
 
 EPSILON = {"metric": "epsilon", "attack": "canaries", "chance": 0.0, "high": None}
 

@@ -12,12 +12,11 @@ from report_runs import a_row, a_run, measured, page_of, text_of
 from glasshouse.exhibits import Roc
 from glasshouse.findings import from_row
 from glasshouse.report import write_report
-from glasshouse.report.answers import cards
-from glasshouse.report.figures import decides, indifferent, roc_figure
-from glasshouse.report.measure import pooled
-from glasshouse.report.rocs import RocPanel, roc_panels
-from glasshouse.report.tradeoff import tradeoffs, worth
+from glasshouse.report.figures.roc import RocPanel, decides, indifferent, roc_figure, roc_panels
+from glasshouse.verdicts.answers import cards
 from glasshouse.verdicts.metrics import FAMILIES
+from glasshouse.verdicts.pooling import pooled
+from glasshouse.verdicts.tradeoff import tradeoffs, worth
 
 BATCHES = {"family": "batch-membership", "attack": "set-loss", "n": 240}
 SILENT = {"attack": "gap", "value": 0.5, "low": None, "high": None, "assumes": ["all scores are equal"]}

@@ -14,12 +14,13 @@ from report_runs import (
 from glasshouse.access import Access
 from glasshouse.findings import from_row
 from glasshouse.report import write_report
-from glasshouse.report.answers import Answer, cards, noticed
-from glasshouse.report.caveats import assumptions_table
-from glasshouse.report.measure import pooled
-from glasshouse.report.tradeoff import tradeoffs
-from glasshouse.report.words import ADVERSARIES
+from glasshouse.report.tables.findings import assumptions_table
+from glasshouse.report.words.adversaries import ADVERSARIES
+from glasshouse.report.words.answers import noticed
 from glasshouse.spelling import interval, number
+from glasshouse.verdicts.answers import Answer, cards
+from glasshouse.verdicts.pooling import pooled
+from glasshouse.verdicts.tradeoff import tradeoffs
 
 
 @pytest.fixture(scope="module")

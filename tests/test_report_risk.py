@@ -12,7 +12,7 @@ from report_runs import Balanced, a_row, a_run, risk_rows, text_of
 from glasshouse.errors import BadInput
 from glasshouse.exhibits import Risk
 from glasshouse.report import write_report
-from glasshouse.report.risk import Exposure, exposures
+from glasshouse.verdicts.exposure import Exposure, exposures
 
 
 def risks(values: list[float], kind: str = "client", half: float | None = 0.05, **changes: Any) -> list[Risk]:

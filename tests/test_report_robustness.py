@@ -25,11 +25,14 @@ from glasshouse.errors import BadInput
 from glasshouse.exhibits import Robustness
 from glasshouse.findings import from_row
 from glasshouse.report import compare_reports, write_report
-from glasshouse.report.answers import cards
-from glasshouse.report.measure import federated, pooled
-from glasshouse.report.robustness import Comparison, comparison, comparison_table, defences_table, short_names
-from glasshouse.report.robustness_figures import by_strength
-from glasshouse.report.tradeoff import tradeoffs
+from glasshouse.report.figures.robustness import by_strength
+from glasshouse.report.tables.robustness import comparison_table, defences_table
+from glasshouse.report.words.names import short_names
+from glasshouse.verdicts.answers import cards
+from glasshouse.verdicts.comparison import Comparison, comparison
+from glasshouse.verdicts.measure import federated
+from glasshouse.verdicts.pooling import pooled
+from glasshouse.verdicts.tradeoff import tradeoffs
 
 STRONGEST = list(EVASIONS)[-1]
 

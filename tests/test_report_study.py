@@ -12,7 +12,7 @@ from report_runs import Balanced, a_chart, a_study, a_table, text_of
 from glasshouse.errors import BadInput
 from glasshouse.exhibits import Chart
 from glasshouse.report import write_report
-from glasshouse.report.charts import chart_figure, undrawn, wide
+from glasshouse.report.figures.charts import chart_figure, undrawn, wide
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ from glasshouse.studies.batch_robustness.scales import FEDERATED, ROWS, Sizes
 from glasshouse.studies.batch_robustness.settings import BENCHMARK, FIXED, SCALED, training_time
 from glasshouse.studies.batch_robustness.study import BatchRobustnessStudy
 from glasshouse.studies.batch_robustness.training import materials, started, train_central, train_federated
-from glasshouse.studies.judging import judge_flat
 from glasshouse.studies.study import Workplace
+from glasshouse.verdicts.claims import judge_flat
 
 BATCHES = (32, 64, 128, 256)
 TINY = Sizes(train=64, epochs=2, test=100, attacked=20, curved=32, probed=5)

@@ -2,25 +2,34 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 
 from glasshouse.errors import BadInput
-from glasshouse.report.measure import (
+from glasshouse.report.page import facts
+from glasshouse.report.rendering import render
+from glasshouse.report.run import Run, read_run
+from glasshouse.report.tables.table import (
+    Cell,
+    Column,
+    Table,
+    defence_cell,
+    measure_cell,
+    ranged_column,
+    text_cell,
+)
+from glasshouse.report.words.names import defence_words
+from glasshouse.store import write_text
+from glasshouse.verdicts.comparison import any_apart
+from glasshouse.verdicts.measure import (
     Measure,
     federated,
     headline,
     leaks,
     ordered_adversaries,
-    pooled,
     undefended,
 )
-from glasshouse.report.page import facts, render
-from glasshouse.report.run import Run, read_run
-from glasshouse.report.table import Cell, Column, Table, measure_cell, text_cell
-from glasshouse.report.words import Adversary, adversary_words, defence_words
-from glasshouse.store import write_text
 from glasshouse.verdicts.metrics import CENTRAL, family_words, metric_words
+from glasshouse.verdicts.pooling import pooled
 
 Key = tuple[str, ...]
 
@@ -47,8 +56,19 @@ class Contest:
 class Opponent:
     """An adversary and how it fared in every run."""
 
-    words: Adversary
+    adversary: str
     contests: tuple[Contest, ...]
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """Everything the page shows."""
+
+    title: str
+    differing: list[str]
+    settings: Table
+    opponents: list[Opponent]
+    findings: Table
 
 
 def compare_reports(folders: list[Path], out: Path) -> Path:
@@ -67,16 +87,14 @@ def compare_reports(folders: list[Path], out: Path) -> Path:
         Side(name, run, {_key(m, inside): m for m in pooled(run.rows)})
         for name, run in zip(distinct_names([run.folder for run in runs]), runs)
     ]
-    content = render(
-        "compare.html",
+    compared = ComparedRuns(
         title=f"{len(sides)} runs side by side",
-        names=[side.name for side in sides],
         differing=_differing(sides),
         settings=_settings_table(sides),
         opponents=_opponents(sides),
         findings=_findings_table(sides, inside),
     )
-    write_text(page, content)
+    write_text(page, render("compare.html", compared))
     return page
 
 
@@ -98,7 +116,8 @@ def _varying_inside(runs: Sequence[Run]) -> list[str]:
     repeated = [key for key in keys if any(len({getattr(row, key) for row in rows}) > 1 for rows in on_trial)]
     # A cell names data, model, strategy and defence at once: where these tell findings apart, it need not.
     without = [key for key in repeated if key != "cell"]
-    clash = any(len({_key(m, without) for m in made}) < len(made) for made in (pooled(r.rows) for r in runs))
+    measured = [pooled(run.rows) for run in runs]
+    clash = any(len({_key(m, without) for m in measures}) < len(measures) for measures in measured)
     return repeated if clash else without
 
 
@@ -137,13 +156,13 @@ def _settings_table(sides: Sequence[Side]) -> Table:
 
 def _opponents(sides: Sequence[Side]) -> list[Opponent]:
     everything = federated([m for side in sides for m in side.measures.values()])
-    made = []
+    opponents = []
     for name in ordered_adversaries(everything):
-        mine = [m for m in everything if m.row.adversary == name and leaks(m)]
-        attacks = dict.fromkeys((m.row.family, m.row.attack) for m in mine)
+        leaking = [m for m in everything if m.row.adversary == name and leaks(m)]
+        attacks = dict.fromkeys((m.row.family, m.row.attack) for m in leaking)
         contests = []
         for family, attack in attacks:
-            tried = [m for m in mine if (m.row.family, m.row.attack) == (family, attack)]
+            tried = [m for m in leaking if (m.row.family, m.row.attack) == (family, attack)]
             metric, defence = headline(tried), undefended(tried)
             lines = [
                 (side.name, m)
@@ -155,32 +174,29 @@ def _opponents(sides: Sequence[Side]) -> list[Opponent]:
             question = family_words(family).question or family
             under = "" if defence == "none" else f", under {defence_words(defence)}"
             contests.append(Contest(question, f"{attack or family}{under}", tuple(lines)))
-        made.append(Opponent(adversary_words(name), tuple(contests)))
-    return made
+        opponents.append(Opponent(name, tuple(contests)))
+    return opponents
 
 
 def _findings_table(sides: Sequence[Side], inside: Sequence[str]) -> Table:
     labels = ("adversary", "attack", "defence", *inside, "metric")
     columns = [Column(label, (label,)) for label in labels]
-    columns += [
-        Column(side.name, (side.name, f"{side.name} low", f"{side.name} high"), numeric=True)
-        for side in sides
-    ]
+    columns += [ranged_column(side.name) for side in sides]
     columns.append(Column("intervals", ("intervals",)))
     body = []
     for key in dict.fromkeys(key for side in sides for key in side.measures):
         adversary, attack, defence, metric, _, baseline, *rest = key
         measured = metric_words(metric).label + (", trained centrally" if baseline else "")
-        found = [side.measures.get(key) for side in sides]
+        measures = [side.measures.get(key) for side in sides]
         body.append(
             (
                 text_cell(adversary),
                 text_cell(attack),
-                Cell(defence_words(defence), defence_words(defence), (defence,)),
+                defence_cell(defence),
                 *(text_cell(part) for part in rest),
                 Cell(measured, measured, (measured if baseline else metric,)),
-                *(measure_cell(m) for m in found),
-                text_cell(_apart([m for m in found if m])),
+                *(measure_cell(m) for m in measures),
+                text_cell(_apart([m for m in measures if m])),
             )
         )
     caption = f"All {len(body)} findings side by side; coloured where the attack beats chance"
@@ -188,9 +204,6 @@ def _findings_table(sides: Sequence[Side], inside: Sequence[str]) -> Table:
 
 
 def _apart(measures: Sequence[Measure]) -> str:
-    """Whether any two runs' intervals are disjoint: a difference that is more than luck."""
-    ends = [(m.low, m.high) for m in measures if m.low is not None and m.high is not None]
-    if len(ends) < 2:
-        return ""
-    disjoint = any(a[1] < b[0] or b[1] < a[0] for a, b in combinations(ends, 2))
-    return "apart" if disjoint else "overlap"
+    """Whether any two runs differ by more than luck."""
+    apart = any_apart(measures)
+    return "" if apart is None else "apart" if apart else "overlap"

@@ -1,23 +1,15 @@
 """The page of one run, built from its folder alone."""
 
 import base64
-import json
 import mimetypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from glasshouse.exhibits import Picture
-from glasshouse.report import figures, words
-from glasshouse.report.answers import Card, cards, noticed, overall
-from glasshouse.report.caveats import assumptions_table, caveats
-from glasshouse.report.drawing import Drawings
-from glasshouse.report.measure import Measure, federated, pooled
-from glasshouse.report.panels import (
+from glasshouse.report.figures.drawing import Drawings, defence_colours
+from glasshouse.report.figures.panels import (
+    Panel,
     chart_panels,
     risk_panels,
     robustness_panels,
@@ -25,132 +17,109 @@ from glasshouse.report.panels import (
     tradeoff_panels,
     training_panels,
 )
-from glasshouse.report.robustness import comparison, comparison_table, defences_table
+from glasshouse.report.rendering import render
 from glasshouse.report.run import Run, read_run
-from glasshouse.report.study import study_sentence, study_tables
-from glasshouse.report.table import findings_table, remains_table
-from glasshouse.report.tradeoff import tradeoffs
-from glasshouse.spelling import DASH, slug
+from glasshouse.report.tables.findings import assumptions_table, findings_table, remains_table
+from glasshouse.report.tables.robustness import comparison_table, defences_table
+from glasshouse.report.tables.study import study_sentence, study_tables
+from glasshouse.report.tables.table import Table
+from glasshouse.report.words.adversaries import adversary_words
+from glasshouse.report.words.answers import overall
+from glasshouse.report.words.caveats import caveats
+from glasshouse.report.words.names import defence_words
+from glasshouse.spelling import DASH
 from glasshouse.store import write_text
-from glasshouse.verdicts.metrics import CENTRAL, VETTING, family_words, metric_words
+from glasshouse.verdicts.answers import AdversaryAnswers, answers_by_adversary
+from glasshouse.verdicts.comparison import Comparison, comparison
+from glasshouse.verdicts.measure import BY_ACCESS, Measure, federated
+from glasshouse.verdicts.metrics import CENTRAL
+from glasshouse.verdicts.pooling import pooled
+from glasshouse.verdicts.tradeoff import tradeoffs
 
-_SECTIONS = (
-    ("study_tables", "study", "Printed and measured"),
-    ("charts", "charts", "Figures"),
-    ("cards", "answers", "Answers"),
-    ("risks", "risk", "Risk"),
-    ("robustness", "robustness", "Robustness"),
-    ("panels", "defences", "Defences"),
-    ("rocs", "roc", "ROC"),
-    ("trainings", "training", "Training"),
-    ("gallery", "gallery", "Gallery"),
-    (None, "all", "Findings"),
-    (None, "setup", "Setup"),
-    (None, "caveats", "Caveats"),
-)
+
+@dataclass(frozen=True)
+class Shown:
+    """A picture with its two images as data, null where the file is missing."""
+
+    picture: Picture
+    original: str | None
+    result: str | None
+
+
+@dataclass(frozen=True)
+class RobustnessSection:
+    """The federated model beside the central one."""
+
+    comparison: Comparison
+    compared: Table
+    defended: Table | None
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything the page shows, section by section; an empty section is left out."""
+
+    run: Run
+    title: str
+    facts: list[tuple[str, str]]
+    overall: str
+    study_tables: list[Table]
+    charts: list[Panel]
+    answers: list[AdversaryAnswers]
+    untried: list[str]
+    risks: list[Panel]
+    robustness: RobustnessSection | None
+    tradeoffs: list[Panel]
+    remains: Table
+    rocs: list[Panel]
+    trainings: list[Panel]
+    gallery: list[tuple[str, list[Shown]]]
+    findings: Table
+    caveats: list[str]
+    assumptions: Table | None
+
+    @property
+    def sections(self) -> list[tuple[str, str]]:
+        """The anchor and label of each section that is there."""
+        present = (
+            (self.study_tables, "study", "Printed and measured"),
+            (self.charts, "charts", "Figures"),
+            (self.answers, "answers", "Answers"),
+            (self.risks, "risk", "Risk"),
+            (self.robustness, "robustness", "Robustness"),
+            (self.tradeoffs, "defences", "Defences"),
+            (self.rocs, "roc", "ROC"),
+            (self.trainings, "training", "Training"),
+            (self.gallery, "gallery", "Gallery"),
+            (True, "all", "Findings"),
+            (True, "setup", "Setup"),
+            (True, "caveats", "Caveats"),
+        )
+        return [(anchor, label) for content, anchor, label in present if content]
 
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` and `figures/` into the run folder; returns the page's path."""
     run = read_run(Path(folder))
-    drawings = Drawings(run.folder / "figures")
-    page = render("page.html", **_page(run, drawings))
+    page = render("page.html", _page(run, Drawings(run.folder / "figures")))
     write_text(run.folder / "report.html", page)
     return run.folder / "report.html"
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Positions on a bar whose ends are `low` and `high`, as CSS."""
-
-    low: float
-    high: float
-
-    def at(self, value: float) -> str:
-        """A mark at `value`."""
-        return f"left:{self._percent(value):.2f}%"
-
-    def between(self, first: float, second: float) -> str:
-        """A stretch between two values, in either order."""
-        left, right = sorted((self._percent(first), self._percent(second)))
-        return f"left:{left:.2f}%;width:{right - left:.2f}%"
-
-    def _percent(self, value: float) -> float:
-        return min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low)))
-
-
-def render(template: str, **content: Any) -> str:
-    """A template of this package as one self-contained page."""
-    environment = Environment(
-        loader=PackageLoader("glasshouse", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["anchor"] = lambda name: slug("adversary", name)
-    environment.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
-    environment.globals.update(
-        scale=lambda span: Scale(*span),
-        words=words,
-        metric_words=metric_words,
-        family_words=family_words,
-        VETTING=VETTING,
-        noticed=noticed,
-        style=_asset("page.css"),
-        script=_asset("page.js"),
-    )
-    return environment.get_template(template).render(**content)
-
-
-def _page(run: Run, drawings: Drawings) -> dict[str, Any]:
-    measures = pooled(run.rows)
-    audited = [m for m in measures if m.row.source == "audit"]
-    studied = [m for m in measures if m.row.source != "audit"]
-    colours = figures.defence_colours([row.defence or "none" for row in run.rows])
-    on_trial = federated(audited)
-    adversaries, trades = cards(on_trial), tradeoffs(on_trial)
-    robust = comparison(audited, run.curves.robustness)
-    content = {
-        "run": run,
-        "title": _title(run, bool(studied)),
-        "facts": facts(run, measures),
-        "overall": overall(adversaries) if audited else study_sentence(studied),
-        "study_tables": study_tables(run, studied),
-        "charts": chart_panels(run, drawings),
-        "cards": adversaries,
-        "untried": _untried(adversaries),
-        "risks": risk_panels(run, drawings),
-        "robustness": robust,
-        "robustness_tables": [comparison_table(robust), defences_table(robust)] if robust else [],
-        "robustness_panels": robustness_panels(run, drawings, colours),
-        "panels": tradeoff_panels(trades, drawings, colours),
-        "remains": remains_table(trades),
-        "rocs": roc_section(run, drawings, colours),
-        "trainings": training_panels(run, drawings, colours),
-        "gallery": _gallery(run),
-        "findings": findings_table(run.rows, [pooled([row])[0] for row in run.rows]),
-        "caveats": caveats(run, measures),
-        "assumptions": assumptions_table(measures),
-    }
-    content["sections"] = [(anchor, label) for key, anchor, label in _SECTIONS if key is None or content[key]]
-    return content
-
-
 def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
     """What was audited: data, model, strategy, clients and accuracy, as far as the folder says."""
-    made = []
+    known = []
     for key in ("data", "model", "strategy"):
         seen = dict.fromkeys(str(getattr(row, key)) for row in run.rows if getattr(row, key))
         if len(seen) > 1:
             seen.pop(CENTRAL, None)
         if seen:
-            made.append((key, ", ".join(seen)))
-    clients = run.setting("clients")
-    if isinstance(clients, int):
-        made.append(("clients", str(clients)))
+            known.append((key, ", ".join(seen)))
+    if run.clients is not None:
+        known.append(("clients", str(run.clients)))
     for where, central in (("test accuracy", False), ("trained centrally", True)):
-        made += [
+        known += [
             (where, DASH if m.value is None else f"{m.value * 100:.1f}%")
             for m in measures
             if m.row.source == "audit"
@@ -158,7 +127,47 @@ def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
             and (m.row.defence or "none") == "none"
             and (m.row.strategy == CENTRAL) == central
         ]
-    return made + _sent(run)
+    return known + _sent(run)
+
+
+def _page(run: Run, drawings: Drawings) -> Page:
+    measures = pooled(run.rows)
+    audited = [m for m in measures if m.row.source == "audit"]
+    studied = [m for m in measures if m.row.source != "audit"]
+    colours = defence_colours([row.defence or "none" for row in run.rows])
+    on_trial = federated(audited)
+    answers, trades = answers_by_adversary(on_trial), tradeoffs(on_trial)
+    by_seed = [m for row in run.rows if row.source != "audit" for m in pooled([row])]
+    return Page(
+        run=run,
+        title=_title(run, bool(studied)),
+        facts=facts(run, measures),
+        overall=overall(answers) if audited else study_sentence(studied),
+        study_tables=study_tables(run.study, studied),
+        charts=chart_panels(run, drawings),
+        answers=answers,
+        untried=_untried(answers),
+        risks=risk_panels(run, drawings),
+        robustness=_robustness(run, audited, drawings, colours),
+        tradeoffs=tradeoff_panels(trades, drawings, colours),
+        remains=remains_table(trades),
+        rocs=roc_section(run, drawings, colours),
+        trainings=training_panels(run, drawings, colours),
+        gallery=_gallery(run),
+        findings=findings_table([*audited, *by_seed]),
+        caveats=caveats(run.rows, measures),
+        assumptions=assumptions_table(measures),
+    )
+
+
+def _robustness(
+    run: Run, measures: Sequence[Measure], drawings: Drawings, colours: dict[str, str]
+) -> RobustnessSection | None:
+    panels = tuple(robustness_panels(run, drawings, colours))
+    compared = comparison(measures, run.curves.robustness)
+    if compared is None:
+        return None
+    return RobustnessSection(compared, comparison_table(compared), defences_table(compared), panels)
 
 
 def _sent(run: Run) -> list[tuple[str, str]]:
@@ -177,28 +186,21 @@ def _title(run: Run, studied: bool) -> str:
     return "Printed and measured" if studied else "What this federation gives away"
 
 
-def _untried(adversaries: Sequence[Card]) -> list[str]:
-    tried = {card.name for card in adversaries}
-    return [entry.label.lower() for name, entry in words.ADVERSARIES.items() if name not in tried]
+def _untried(answers: Sequence[AdversaryAnswers]) -> list[str]:
+    tried = {one.adversary for one in answers}
+    return [adversary_words(name).label.lower() for name in BY_ACCESS if name not in tried]
 
 
-def _gallery(run: Run) -> list[tuple[str, list[dict[str, Any]]]]:
+def _gallery(run: Run) -> list[tuple[str, list[Shown]]]:
     """The pictures of each attack, under its name, its adversary's and its defence's."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for exhibit in run.curves.gallery:
-        who = words.adversary_words(exhibit.adversary).label if exhibit.adversary else ""
-        under = "" if exhibit.defence == "none" else words.defence_words(exhibit.defence)
-        title = ", ".join(filter(None, (exhibit.attack, who.lower(), under)))
-        groups.setdefault(title, []).append(_exhibit(run.folder, exhibit))
+    groups: dict[str, list[Shown]] = {}
+    for picture in run.curves.gallery:
+        who = adversary_words(picture.adversary).label if picture.adversary else ""
+        under = "" if picture.defence == "none" else defence_words(picture.defence)
+        title = ", ".join(filter(None, (picture.attack, who.lower(), under)))
+        images = (_data_uri(run.folder / path) for path in (picture.original, picture.result))
+        groups.setdefault(title, []).append(Shown(picture, *images))
     return list(groups.items())
-
-
-def _exhibit(folder: Path, exhibit: Picture) -> dict[str, Any]:
-    return {
-        "exhibit": exhibit,
-        "original": _data_uri(folder / exhibit.original),
-        "result": _data_uri(folder / exhibit.result),
-    }
 
 
 def _data_uri(path: Path) -> str | None:
@@ -206,7 +208,3 @@ def _data_uri(path: Path) -> str | None:
         return None
     kind = mimetypes.guess_type(path.name)[0] or "image/png"
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
-
-
-def _asset(name: str) -> Markup:
-    return Markup((Path(__file__).parent / name).read_text(encoding="utf-8"))

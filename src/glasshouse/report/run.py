@@ -4,7 +4,7 @@ import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -13,16 +13,9 @@ from glasshouse.exhibits import Chart, Exhibits, StudyTable
 from glasshouse.findings import Finding
 from glasshouse.spelling import slug
 from glasshouse.store import read_text
+from glasshouse.verdicts.claims import Verdict
 
-
-class Claim(BaseModel):
-    """One claim of a paper and what the study found."""
-
-    model_config = ConfigDict(frozen=True)
-
-    claim: str
-    verdict: str
-    reason: str = ""
+Parsed = TypeVar("Parsed")
 
 
 class StudyPage(BaseModel):
@@ -32,7 +25,7 @@ class StudyPage(BaseModel):
 
     title: str = ""
     summary: str = ""
-    verdicts: tuple[Claim, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
     charts: tuple[Chart, ...] = ()
     tables: tuple[StudyTable, ...] = ()
 
@@ -47,11 +40,13 @@ class Run(BaseModel):
     curves: Exhibits = Exhibits()
     study: StudyPage | None = None
     config: str | None = None
-    environment: dict[str, Any] | None = None
+    environment: dict[str, str] | None = None
 
-    def setting(self, key: str) -> Any:
-        """The first value called `key` anywhere in the configuration, or None."""
-        return next(_values_of(key, _toml(self.config)), None)
+    @property
+    def clients(self) -> int | None:
+        """How many clients the configuration names, wherever it does."""
+        named = next(_values_of("clients", _toml(self.config)), None)
+        return named if isinstance(named, int) else None
 
 
 def read_run(folder: Path) -> Run:
@@ -71,7 +66,7 @@ def read_run(folder: Path) -> Run:
         curves=_parsed(curves, TypeAdapter(Exhibits)) if curves.is_file() else Exhibits(),
         study=_parsed(study, TypeAdapter(StudyPage)) if study.is_file() else None,
         config=read_text(config),
-        environment=(_parsed(environment, TypeAdapter(dict[str, Any])) if environment.is_file() else None),
+        environment=_parsed(environment, TypeAdapter(dict[str, str])) if environment.is_file() else None,
     )
     for picture in run.curves.gallery:
         for path in (picture.original, picture.result):
@@ -96,10 +91,10 @@ def _check_study(path: Path, study: StudyPage) -> None:
                 raise BadInput(f"{path}: {what} name {name!r} is empty or used twice; give each its own")
     for chart in study.charts:
         for series in chart.series:
-            for given in (series.values, series.low or series.values, series.high or series.values):
-                if len(given) != len(chart.categories):
+            for numbers in (series.values, series.low or series.values, series.high or series.values):
+                if len(numbers) != len(chart.categories):
                     raise BadInput(
-                        f"{path}: series {series.name!r} of chart {chart.name!r} has {len(given)} numbers "
+                        f"{path}: series {series.name!r} of chart {chart.name!r} has {len(numbers)} numbers "
                         f"for {len(chart.categories)} categories; give one for each, null where there is none"
                     )
     for table in study.tables:
@@ -111,7 +106,7 @@ def _check_study(path: Path, study: StudyPage) -> None:
                 )
 
 
-def _parsed(path: Path, adapter: TypeAdapter[Any]) -> Any:
+def _parsed(path: Path, adapter: TypeAdapter[Parsed]) -> Parsed:
     try:
         return adapter.validate_python(json.loads(path.read_text(encoding="utf-8")))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

@@ -9,7 +9,8 @@ from glasshouse.auditing.setting import AttackTable, DataTable, ModelTable, Sett
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import mean
 from glasshouse.store import RunFolder
-from glasshouse.studies.study import Cell, Study, Verdict, Workplace
+from glasshouse.studies.study import Cell, Study, Workplace
+from glasshouse.verdicts.claims import Verdict
 
 FEWEST, MOST = 1, 10
 ATTACKS = AttackTable(attacks=("loss-threshold", "gap"), defences=(), central=False, curvature=0)

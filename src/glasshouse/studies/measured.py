@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import Estimate, mean
-from glasshouse.report.measure import Measure, pooled
+from glasshouse.verdicts.measure import Measure
+from glasshouse.verdicts.pooling import pooled
 
 Key = tuple[str, str | None, str]
 

@@ -10,6 +10,7 @@ from glasshouse.exhibits import Chart, Picture, StudyTable
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
+from glasshouse.verdicts.claims import Verdict
 
 SCALES = ("smoke", "laptop", "paper")
 
@@ -35,15 +36,6 @@ class Cell:
     name: str
     run: Callable[[Workplace], list[Finding]]
     single: bool = False
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the measured cells say to one claim."""
-
-    claim: str
-    verdict: str
-    reason: str
 
 
 @dataclass(frozen=True)

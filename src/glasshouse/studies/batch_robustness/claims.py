@@ -21,8 +21,7 @@ from glasshouse.studies.batch_robustness.measured import (
     Measured,
     Quantity,
 )
-from glasshouse.studies.judging import Unit, judge, judge_flat
-from glasshouse.studies.study import Verdict
+from glasshouse.verdicts.claims import Unit, Verdict, judge, judge_flat
 
 COMPARED = "lines where an attack leaves under 5% at every batch size are not compared"
 COUNTEREXAMPLE = ("fashion-mnist", "stdcnn")

@@ -14,7 +14,7 @@ import numpy as np
 
 from glasshouse.studies.batch_robustness.measured import Line, Measured, Quantity
 from glasshouse.studies.batch_robustness.settings import BENCHMARK, BY_NAME, TIME
-from glasshouse.studies.judging import Unit
+from glasshouse.verdicts.claims import Unit
 
 DEGREE = 3
 FEWEST = 10

@@ -10,7 +10,8 @@ from glasshouse.studies.batch_robustness.figures import charts
 from glasshouse.studies.batch_robustness.layout import tables
 from glasshouse.studies.batch_robustness.measured import Measured
 from glasshouse.studies.batch_robustness.scales import FEDERATED, ROWS
-from glasshouse.studies.study import Cell, Presentation, Study, Verdict
+from glasshouse.studies.study import Cell, Presentation, Study
+from glasshouse.verdicts.claims import Verdict
 
 
 class BatchRobustnessStudy(Study):

@@ -27,8 +27,7 @@ from glasshouse.studies.fed_fsnet.measured import (
 )
 from glasshouse.studies.fed_fsnet.printed import printed
 from glasshouse.studies.fed_fsnet.rows import OTHERS, RECALL, RIVALS, WORDS
-from glasshouse.studies.judging import Unit, judge
-from glasshouse.studies.study import Verdict
+from glasshouse.verdicts.claims import Unit, Verdict, judge
 
 LIMITED = 0.1
 """Added to what a device receives, so much of the model's own bytes still counts as very little."""

@@ -10,7 +10,7 @@ from glasshouse.findings import Finding
 from glasshouse.measures.estimate import Estimate, mean
 from glasshouse.studies import measured
 from glasshouse.studies.fed_fsnet.cells import CURVE
-from glasshouse.studies.judging import Unit
+from glasshouse.verdicts.claims import Unit
 
 
 @dataclass(frozen=True)

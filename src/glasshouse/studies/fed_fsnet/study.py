@@ -11,7 +11,8 @@ from glasshouse.studies.fed_fsnet.layout import tables
 from glasshouse.studies.fed_fsnet.leaks import leak_cell
 from glasshouse.studies.fed_fsnet.measured import Measured
 from glasshouse.studies.fed_fsnet.scales import TASKS
-from glasshouse.studies.study import Cell, Presentation, Study, Verdict
+from glasshouse.studies.study import Cell, Presentation, Study
+from glasshouse.verdicts.claims import Verdict
 
 
 class FedFSNetStudy(Study):

@@ -11,10 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from glasshouse.studies.judging import Unit, judge, judge_flat
 from glasshouse.studies.mia_bad.cells import NULL_CURVE, SAMPLE, batch_batch, batch_sample
 from glasshouse.studies.mia_bad.measured import Measured
-from glasshouse.studies.study import Verdict
+from glasshouse.verdicts.claims import Unit, Verdict, judge, judge_flat
 
 MODES = ("central", "2-clients", "5-clients", "10-clients")
 FEDERATED = MODES[1:]

@@ -3,8 +3,8 @@
 import dataclasses
 
 from glasshouse.measures.estimate import mean
-from glasshouse.report.measure import Measure
 from glasshouse.studies import measured
+from glasshouse.verdicts.measure import Measure
 
 SIGNED = dict.fromkeys(("train-test-gap", "advantage", "auc-over-set-loss"), (-1.0, 1.0))
 

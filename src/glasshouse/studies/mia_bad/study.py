@@ -11,7 +11,8 @@ from glasshouse.studies.mia_bad.layout import present
 from glasshouse.studies.mia_bad.measured import Measured
 from glasshouse.studies.mia_bad.printed import BATCHES
 from glasshouse.studies.mia_bad.targets import Courts, Sizes, Target
-from glasshouse.studies.study import Cell, Presentation, Study, Verdict, Workplace
+from glasshouse.studies.study import Cell, Presentation, Study, Workplace
+from glasshouse.verdicts.claims import Verdict
 
 CLIENTS = (1, 2, 5, 10)
 SMOKE = Sizes(members=400, nonmembers=500, auxiliary=700, test=197, shadows=4, rounds=5, epochs=4)

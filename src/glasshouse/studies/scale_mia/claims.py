@@ -9,7 +9,7 @@ from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED
 from glasshouse.studies.scale_mia.measured import Measured
 from glasshouse.studies.scale_mia.rows import BOUND
 from glasshouse.studies.scale_mia.spelling import PSNR, RATE
-from glasshouse.studies.study import Verdict
+from glasshouse.verdicts.claims import Verdict
 
 HARDLY = 0.05
 """A change of the rate of less than five points is hardly one; the paper's own go up to 4.4."""

@@ -16,7 +16,8 @@ from glasshouse.studies.scale_mia.measured import Measured
 from glasshouse.studies.scale_mia.scales import SCALES, Scale
 from glasshouse.studies.scale_mia.stage import STEP, Conditions, crowd
 from glasshouse.studies.scale_mia.targets import Target, Targets
-from glasshouse.studies.study import Cell, Presentation, Study, Verdict, Workplace
+from glasshouse.studies.study import Cell, Presentation, Study, Workplace
+from glasshouse.verdicts.claims import Verdict
 
 BOTH = (PUBLISHED, PEELED)
 DIRECTIONS = (1, 2, 3, 4)

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,12 @@ def legend_below(figure: Figure, axes: Axes, columns: int = 2) -> None:
     columns = max(1, min(columns, int(figure.get_figwidth() * 72 // longest)))
     look: Any = {"handlelength": 1.6, "columnspacing": 1.4}
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
+
+
+def defence_colours(defences: Sequence[str]) -> dict[str, str]:
+    """The same colour for a defence in every figure; the accent for no defence."""
+    others = [defence for defence in dict.fromkeys(defences) if defence != "none"]
+    return {"none": ACCENT} | {d: SERIES[i % len(SERIES)] for i, d in enumerate(others)}
 
 
 def _for_page(svg: str, name: str, title: str) -> str:

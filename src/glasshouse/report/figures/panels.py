@@ -6,20 +6,31 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from glasshouse.exhibits import Roc, TrainingPoint
-from glasshouse.report import figures, words
-from glasshouse.report.charts import chart_figure, undrawn
-from glasshouse.report.charts import wide as wide_chart
-from glasshouse.report.drawing import Drawings
-from glasshouse.report.risk import Exposure, exposures
-from glasshouse.report.risk_figures import clients_figure, rounds_figure
-from glasshouse.report.risk_figures import wide as wide_risk
-from glasshouse.report.robustness import short_names
-from glasshouse.report.robustness_figures import attacks_figure, by_strength, defences_figure
-from glasshouse.report.rocs import RocPanel, of_batches, roc_panels
+from glasshouse.report.figures.charts import chart_figure, undrawn
+from glasshouse.report.figures.charts import wide as wide_chart
+from glasshouse.report.figures.drawing import Drawings
+from glasshouse.report.figures.privacy import drawn_tradeoffs, privacy_figure
+from glasshouse.report.figures.risk import clients_figure, rounds_figure
+from glasshouse.report.figures.risk import wide as wide_risk
+from glasshouse.report.figures.robustness import attacks_figure, by_strength, defences_figure
+from glasshouse.report.figures.roc import (
+    RocPanel,
+    decides,
+    indifferent,
+    of_batches,
+    roc_figure,
+    roc_panels,
+)
+from glasshouse.report.figures.training import training_figure
 from glasshouse.report.run import Run
-from glasshouse.report.tradeoff import Tradeoff, drawn_tradeoffs, worth
+from glasshouse.report.words.adversaries import adversary_words
+from glasshouse.report.words.exposure import exposure_sentence
+from glasshouse.report.words.names import defence_words, short_names
+from glasshouse.report.words.tradeoffs import tradeoff_title, worth_sentence
 from glasshouse.spelling import listed, number
+from glasshouse.verdicts.exposure import Exposure, exposures
 from glasshouse.verdicts.metrics import CENTRAL
+from glasshouse.verdicts.tradeoff import Tradeoff
 
 PANELS = 12  # the most a section of a study shows; curves.json holds them all
 
@@ -36,10 +47,10 @@ class Panel:
 
 def tradeoff_panels(trades: Sequence[Tradeoff], drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
     """What each defence buys and costs, a panel for each attack, or for the strongest of many."""
-    made = []
+    panels = []
     for trade, left_out in drawn_tradeoffs(trades):
-        unplaced = [words.defence_words(p.defence) for p in trade.points if p.accuracy is None]
-        caption = [worth(trade)]
+        unplaced = [defence_words(p.defence) for p in trade.points if p.accuracy is None]
+        caption = [worth_sentence(trade)]
         if unplaced:
             caption.append(f"No accuracy was measured for {', '.join(unplaced)}.")
         if left_out:
@@ -47,9 +58,9 @@ def tradeoff_panels(trades: Sequence[Tradeoff], drawings: Drawings, colours: dic
                 f"The strongest of {len(left_out) + 1} attacks; the table below holds the others too, "
                 "and a defence that stops this one need not stop them."
             )
-        svg = drawings.keep(figures.privacy_figure(trade, colours))
-        made.append(Panel(trade.title, svg, " ".join(filter(None, caption))))
-    return made
+        svg = drawings.keep(privacy_figure(trade, colours))
+        panels.append(Panel(tradeoff_title(trade), svg, " ".join(filter(None, caption))))
+    return panels
 
 
 def roc_section(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
@@ -62,11 +73,11 @@ def roc_section(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[P
         chosen = [RocPanel(title, "defence", tuple(curves)) for title, curves in groups.items()][:PANELS]
     else:
         chosen = roc_panels(run.curves.roc)
-    made = []
+    panels = []
     for panel in chosen:
-        svg = drawings.keep(figures.roc_figure(panel, colours))
-        made.append(Panel(panel.title, svg, _roc_note(panel)))
-    return made
+        svg = drawings.keep(roc_figure(panel, colours))
+        panels.append(Panel(panel.title, svg, _roc_note(panel)))
+    return panels
 
 
 def training_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
@@ -74,25 +85,25 @@ def training_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> li
     groups: dict[str, list[TrainingPoint]] = {}
     for point in run.curves.training:
         groups.setdefault(_panel_title(run, point.strategy, point.cell), []).append(point)
-    made = []
+    panels = []
     for title, points in list(groups.items())[:PANELS]:
-        svg = drawings.keep(figures.training_figure(title, points, "global", colours))
-        made.append(Panel(f"{title}: the global model", svg))
+        svg = drawings.keep(training_figure(title, points, "global", colours))
+        panels.append(Panel(f"{title}: the global model", svg))
         if any(point.acc_local is not None for point in points):
-            svg = drawings.keep(figures.training_figure(title, points, "local", colours))
-            made.append(Panel(f"{title}: the clients' own models, on average", svg))
-    return made
+            svg = drawings.keep(training_figure(title, points, "local", colours))
+            panels.append(Panel(f"{title}: the clients' own models, on average", svg))
+    return panels
 
 
 def risk_panels(run: Run, drawings: Drawings) -> list[Panel]:
     """Who is at risk, and when: clients first, then rounds, for each adversary."""
-    made = []
+    panels = []
     for exposure in exposures(run.curves.risk, "client") + exposures(run.curves.risk, "round"):
         draw = clients_figure if exposure.kind == "client" else rounds_figure
-        title = f"{words.adversary_words(exposure.adversary or 'adversary').label}, by {exposure.kind}"
-        caption = f"{exposure.sentence} {_other_attacks(exposure)}".strip()
-        made.append(Panel(title, drawings.keep(draw(exposure)), caption, wide_risk(exposure)))
-    return made
+        title = f"{adversary_words(exposure.adversary or 'adversary').label}, by {exposure.kind}"
+        caption = f"{exposure_sentence(exposure)} {_other_attacks(exposure)}".strip()
+        panels.append(Panel(title, drawings.keep(draw(exposure)), caption, wide_risk(exposure)))
+    return panels
 
 
 def robustness_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
@@ -100,7 +111,7 @@ def robustness_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> 
 
     What is measured in one norm has no place in the figure of another.
     """
-    made = []
+    panels = []
     norms = dict.fromkeys(point.norm for point in run.curves.robustness)
     for norm in norms:
         points = [point for point in run.curves.robustness if point.norm == norm]
@@ -109,39 +120,39 @@ def robustness_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> 
         if bare:
             svg = drawings.keep(attacks_figure(bare))
             caption = "No defence is in force. Bands are the 95% intervals of the strongest attack."
-            made.append(Panel(f"Accuracy against eps{within}", svg, caption))
+            panels.append(Panel(f"Accuracy against eps{within}", svg, caption))
         strongest = next(iter(by_strength(points)))
         defended = [p for p in points if p.attack == strongest and p.strategy != CENTRAL]
         if len({point.defence for point in defended}) > 1:
             svg = drawings.keep(defences_figure(defended, colours))
             named = short_names(list(dict.fromkeys(p.attack for p in points)))[strongest]
             caption = f"Attack: {named}. The band is the 95% interval of the undefended federation."
-            made.append(Panel(f"Under each defence{within}", svg, caption))
-    return made
+            panels.append(Panel(f"Under each defence{within}", svg, caption))
+    return panels
 
 
 def chart_panels(run: Run, drawings: Drawings) -> list[Panel]:
     """A study's own charts."""
-    made = []
+    panels = []
     for chart in run.study.charts if run.study else ():
         missing = "Zero has no place on a logarithmic axis and is left out." if undrawn(chart) else ""
         caption = f"{chart.note} {missing}".strip()
-        made.append(Panel(chart.title, drawings.keep(chart_figure(chart)), caption, wide_chart(chart)))
-    return made
+        panels.append(Panel(chart.title, drawings.keep(chart_figure(chart)), caption, wide_chart(chart)))
+    return panels
 
 
 def _roc_note(panel: RocPanel) -> str:
-    first, drawn = panel.curves[0], [roc for roc in panel.curves if not figures.indifferent(roc)]
+    first, drawn = panel.curves[0], [roc for roc in panel.curves if not indifferent(roc)]
     which = "members" if first.unit == 1 else "batches of members"
     counts = f"{first.members} {which}, {first.nonmembers} others"
     if not drawn:
         note = f"{counts}."
-    elif all(figures.decides(roc) for roc in drawn):
+    elif all(decides(roc) for roc in drawn):
         says = "These attacks say" if panel.by == "attack" and len(drawn) > 1 else "This attack says"
         note = f"{counts}. {says} only yes or no: a point, no curve."
     else:
         note = f"{counts}: rates below {1 / max(1, first.nonmembers):.2g} cannot be measured."
-        if panel.by == "attack" and any(figures.decides(roc) for roc in drawn):
+        if panel.by == "attack" and any(decides(roc) for roc in drawn):
             note += " A point stands for an attack that says only yes or no."
     if panel.by == "attack" and all(roc.defence == "none" for roc in panel.curves):
         note = f"The undefended model. {note}"
@@ -150,13 +161,13 @@ def _roc_note(panel: RocPanel) -> str:
 
 def _without_curve(panel: RocPanel) -> str:
     """Names the attacks, or the defences an attack ran into, that leave no curve to draw."""
-    flat = [roc for roc in panel.curves if figures.indifferent(roc)]
+    flat = [roc for roc in panel.curves if indifferent(roc)]
     if not flat:
         return ""
     if panel.by == "attack":
         named = listed([roc.attack for roc in flat])
         return f"No curve: {named} {'gives' if len(flat) == 1 else 'give'} all the same score."
-    under = listed([words.defence_words(roc.defence) for roc in flat])
+    under = listed([defence_words(roc.defence) for roc in flat])
     return f"No curve: {flat[0].attack} gives all the same score ({under})."
 
 

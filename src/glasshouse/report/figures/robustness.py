@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from glasshouse.exhibits import Robustness
-from glasshouse.report.drawing import ACCENT, DASHED, INK, SERIES, TALL, Drawing, drawn, legend_below
-from glasshouse.report.robustness import short_names
-from glasshouse.report.words import defence_words
+from glasshouse.report.figures.drawing import ACCENT, DASHED, INK, SERIES, TALL, Drawing, drawn, legend_below
+from glasshouse.report.words.names import defence_words, short_names
 from glasshouse.spelling import slug
 from glasshouse.verdicts.metrics import CENTRAL
 

@@ -1,10 +1,6 @@
-"""The table that turns adversaries into plain words, and the short names of defences."""
+"""The table that turns adversaries into plain words."""
 
-import re
 from dataclasses import dataclass
-
-from glasshouse.defences import split_defences
-from glasshouse.verdicts.metrics import family_words, metric_words
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ ADVERSARIES = {
         "A curious server that follows the protocol but reads what every client sends",
         "The party that runs the federation, honest in what it does, but looking.",
         "Reads, round by round, the model it sent, the update of each client, unless only their sum arrives, "
-        "and what the strategy has clients tell beside it.",
+        "and what the strategy has clients report beside it.",
     ),
     "blind server": Adversary(
         "Blind server",
@@ -68,24 +64,3 @@ def adversary_words(name: str) -> Adversary:
     """The entry of an adversary, or one made from its name."""
     known = ADVERSARIES.get(name)
     return known or Adversary(name.capitalize(), f"The adversary called {name}", "", "")
-
-
-def sentence_words(metric: str, family: str) -> str:
-    """What a metric `says`, about records or whatever else the family judges."""
-    one, many = family_words(family).judges
-    return re.sub(r"\brecord(s?)\b", lambda found: many if found[1] else one, metric_words(metric).says)
-
-
-def defence_words(spec: str | None) -> str:
-    """A short name: `pruning(fraction=0.95)` is "pruning 0.95", `none` is "undefended"."""
-    if not spec or spec == "none":
-        return "undefended"
-    return " + ".join(_one_defence(part) for part in split_defences(spec))
-
-
-def _one_defence(spec: str) -> str:
-    name, _, inside = spec.strip().partition("(")
-    options = [option.strip() for option in inside.rstrip(")").split(",") if option.strip()]
-    if len(options) == 1:
-        options = [options[0].partition("=")[2] or options[0]]
-    return " ".join([name.replace("-", " ").strip(), *options])

@@ -6,10 +6,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from glasshouse.report.drawing import ACCENT, DASHED, INK, SERIES, SIZE, Drawing, drawn
-from glasshouse.report.risk import Exposure, at_risk
-from glasshouse.report.words import adversary_words
+from glasshouse.report.figures.drawing import ACCENT, DASHED, INK, SERIES, SIZE, Drawing, drawn
+from glasshouse.report.words.adversaries import adversary_words
 from glasshouse.spelling import slug
+from glasshouse.verdicts.exposure import Exposure, at_risk
 
 FEW = 25  # clients that fit a figure of the usual width
 NAMED = 130  # clients whose numbers still fit under a wide figure

@@ -3,33 +3,37 @@
 from collections.abc import Sequence
 
 from glasshouse.exhibits import StudyTable
-from glasshouse.report.measure import Measure
-from glasshouse.report.run import Run
-from glasshouse.report.table import Cell, Column, Table, interval_cell, number_cell, text_cell
-from glasshouse.report.words import defence_words
+from glasshouse.report.run import StudyPage
+from glasshouse.report.tables.table import (
+    Cell,
+    Column,
+    Table,
+    defence_cell,
+    interval_cell,
+    metric_cell,
+    number_cell,
+    text_cell,
+)
 from glasshouse.spelling import interval, slug
+from glasshouse.verdicts.claims import OUTSIDE, WITHIN, printed_verdict
+from glasshouse.verdicts.measure import Measure
 from glasshouse.verdicts.metrics import metric_words
 
-WITHIN = "within the interval"
-OUTSIDE = "printed number outside the interval"
-UNPRINTED = "no printed number"
 LONG = 40  # rows of printed numbers that a page shows without being asked
-_ROUNDING = 1e-9
 
 
-def study_tables(run: Run, measures: Sequence[Measure]) -> list[Table]:
+def study_tables(study: StudyPage | None, measures: Sequence[Measure]) -> list[Table]:
     """The tables of a study's run; none for an audit."""
-    made = []
-    if run.study and run.study.verdicts:
+    tables = []
+    if study and study.verdicts:
         rows = tuple(
-            (text_cell(claim.claim), text_cell(claim.verdict), text_cell(claim.reason))
-            for claim in run.study.verdicts
+            (text_cell(one.claim), text_cell(one.verdict), text_cell(one.reason)) for one in study.verdicts
         )
         columns = tuple(Column(label, (label,)) for label in ("claim", "verdict", "reason"))
-        made.append(Table("claims", "What the paper claims, and what was found", columns, rows))
-    made += [_laid_out(layout) for layout in (run.study.tables if run.study else ())]
+        tables.append(Table("claims", "What the paper claims, and what was found", columns, rows))
+    tables += [_laid_out(layout) for layout in (study.tables if study else ())]
     sources = dict.fromkeys(m.row.source for m in measures)
-    return made + [
+    return tables + [
         _printed_table(source, [m for m in measures if m.row.source == source]) for source in sources
     ]
 
@@ -44,21 +48,6 @@ def study_sentence(measures: Sequence[Measure]) -> str:
         f"Of {len(verdicts)} printed numbers, {within or 'none'} {'lies' if within == 1 else 'lie'} "
         "within the interval measured here."
     )
-
-
-def printed_verdict(measure: Measure) -> str:
-    """Where the printed number lies to what was measured."""
-    printed = measure.row.printed
-    if printed is None:
-        return UNPRINTED
-    if measure.value is None:
-        return "not estimable"
-    low, high = measure.low, measure.high
-    if low is None or high is None:
-        if len(measure.values) < 2:
-            return "no interval to judge by"
-        low, high = min(measure.values), max(measure.values)
-    return WITHIN if low - _ROUNDING <= printed <= high + _ROUNDING else OUTSIDE
 
 
 def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
@@ -83,8 +72,8 @@ def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
             (
                 text_cell(m.row.cell),
                 *(text_cell(getattr(m.row, key)) for key in extra),
-                Cell(defence_words(m.row.defence), defence_words(m.row.defence), (m.row.defence or "none",)),
-                Cell(metric_words(m.row.metric).label, m.row.metric, (m.row.metric,)),
+                defence_cell(m.row.defence),
+                metric_cell(m.row.metric),
                 number_cell(m.row.printed, unit),
                 number_cell(m.value, unit),
                 interval_cell(m.low, m.high),
@@ -103,11 +92,11 @@ def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
 def _laid_out(layout: StudyTable) -> Table:
     numeric = [all(not isinstance(row[i], str) for row in layout.rows) for i in range(len(layout.columns))]
     columns = tuple(Column(label, (label,), is_number) for label, is_number in zip(layout.columns, numeric))
-    rows = tuple(tuple(_given_cell(value) for value in row) for row in layout.rows)
+    rows = tuple(tuple(_value_cell(value) for value in row) for row in layout.rows)
     return Table(slug("table", layout.name), layout.title, columns, rows, note=layout.note)
 
 
-def _given_cell(value: str | float | None) -> Cell:
+def _value_cell(value: str | float | None) -> Cell:
     return number_cell(value) if isinstance(value, float) else text_cell(value)
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from glasshouse.exhibits import Chart, Series
-from glasshouse.report.drawing import DASHED, INK, PALETTE, TALL, WIDE, Drawing, drawn, legend_below
+from glasshouse.report.figures.drawing import DASHED, INK, PALETTE, TALL, WIDE, Drawing, drawn, legend_below
 from glasshouse.spelling import slug
 
 MARKS = 16  # values that fit a chart of the usual width

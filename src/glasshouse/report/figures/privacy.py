@@ -1,0 +1,133 @@
+"""Draws what defences buy and cost: one attack's gain over a blind guess against test accuracy."""
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from glasshouse.report.figures.drawing import DASHED, INK, Drawing, drawn
+from glasshouse.report.figures.placement import Rectangle, nearest, place
+from glasshouse.report.words.names import defence_words
+from glasshouse.report.words.tradeoffs import tradeoff_title
+from glasshouse.spelling import slug
+from glasshouse.verdicts.measure import reach
+from glasshouse.verdicts.metrics import metric_words
+from glasshouse.verdicts.tradeoff import Point, Tradeoff
+
+FEW = 3  # attacks of one kind by one adversary that are each drawn
+Ends = tuple[tuple[float, float], tuple[float, float]]
+
+
+def drawn_tradeoffs(tradeoffs: Sequence[Tradeoff]) -> list[tuple[Tradeoff, list[Tradeoff]]]:
+    """The tradeoffs to draw, each with those it stands for.
+
+    An attack tried under no defence has nothing to weigh, so it is drawn only where no attack was. Where an
+    adversary has more than `FEW` attacks of a family, the one that gets furthest stands for all.
+    """
+    groups: dict[tuple[str, str, str], list[Tradeoff]] = {}
+    compared = [tradeoff for tradeoff in tradeoffs if len(tradeoff.points) > 1]
+    for tradeoff in compared or tradeoffs:
+        groups.setdefault((tradeoff.adversary, tradeoff.family, tradeoff.context), []).append(tradeoff)
+    chosen: list[tuple[Tradeoff, list[Tradeoff]]] = []
+    for group in groups.values():
+        if len(group) <= FEW:
+            chosen += [(tradeoff, []) for tradeoff in group]
+            continue
+        best = max(group, key=lambda tradeoff: reach(tradeoff.points[0].leak))
+        chosen.append((best, [tradeoff for tradeoff in group if tradeoff is not best]))
+    return chosen
+
+
+def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | None:
+    """One attack: gain over a blind guess against test accuracy, a point for each defence."""
+    points = [p for p in tradeoff.points if p.leak.advantage and p.accuracy and p.accuracy.value is not None]
+    if not points:
+        return None
+    metric = metric_words(points[0].leak.row.metric)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.axhline(0, color=INK, linewidth=0.9, linestyle=DASHED)
+        marks = [end for point in points for end in _draw_point(axes, point, colours.get(point.defence, INK))]
+        axes.margins(x=0.14, y=0.14)
+        axes.set_xlabel("test accuracy")
+        axes.set_ylabel(f"{metric.label} {'below' if metric.leaks == 'low' else 'above'} chance")
+        figure.canvas.draw()
+        left, right = axes.get_xlim()
+        marks.append(((left, 0.0), (right, 0.0)))
+        figure.set_layout_engine("none")  # the labels are placed in the layout as it is, and must not move it
+        _label_points(axes, points, marks, colours)
+
+    name = slug("privacy", tradeoff.adversary, tradeoff.attack, tradeoff.context)
+    return drawn(name, f"{tradeoff_title(tradeoff)}: gain over chance against test accuracy", draw)
+
+
+def _draw_point(axes: Axes, point: Point, colour: str) -> list[Ends]:
+    """Draw a point and its intervals; the data coordinates of the mark and of each line's ends."""
+    x, y, across, up = _position(point)
+    axes.plot([x, x], up, color=colour, linewidth=1.0, alpha=0.55)
+    axes.plot(across, [y, y], color=colour, linewidth=1.0, alpha=0.55)
+    axes.plot([x], [y], "o", color=colour, markersize=8 if point.defence == "none" else 6.5, zorder=4)
+    return [((x, y), (x, y)), ((x, up[0]), (x, up[1])), ((across[0], y), (across[1], y))]
+
+
+def _position(point: Point) -> tuple[float, float, tuple[float, float], tuple[float, float]]:
+    """Accuracy and gain, with the interval of each."""
+    assert point.accuracy is not None
+    assert point.accuracy.value is not None
+    assert point.leak.advantage is not None
+    x, (y, low, high) = point.accuracy.value, point.leak.advantage
+    left = x if point.accuracy.low is None else point.accuracy.low
+    right = x if point.accuracy.high is None else point.accuracy.high
+    return x, y, (left, right), (low, high)
+
+
+def _label_points(
+    axes: Axes, points: Sequence[Point], marks: Sequence[Ends], colours: dict[str, str]
+) -> None:
+    """Name each point where there is room, with a line to it when the name had to move away.
+
+    All positions are points of 1/72 inch, which the figure's resolution makes the same as its pixels.
+    """
+    order = sorted(points, key=lambda point: -_position(point)[1])
+    names = [
+        axes.annotate(
+            defence_words(point.defence),
+            _position(point)[:2],
+            xytext=(0, 0),
+            textcoords="figure points",
+            fontsize=9.5,
+            color=colours.get(point.defence, INK),
+        )
+        for point in order
+    ]
+    sizes = [(box.width + 3, box.height + 2) for box in (name.get_window_extent() for name in names)]
+    anchors = [_pixels(axes, name.xy) for name in names]
+    taken = [_occupied(_pixels(axes, first), _pixels(axes, last)) for first, last in marks]
+    window = axes.get_window_extent()
+    frame = Rectangle(window.x0, window.y0, window.width, window.height)
+    for name, anchor, room in zip(names, anchors, place(anchors, sizes, taken, frame)):
+        name.set_position((room.x, room.y))
+        end = nearest(room, anchor)
+        if math.dist(end, anchor) > 14:
+            line = {
+                "arrowstyle": "-",
+                "color": name.get_color(),
+                "linewidth": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 4,
+            }
+            axes.annotate("", name.xy, xytext=end, textcoords="figure points", arrowprops=line)
+
+
+def _pixels(axes: Axes, place: tuple[float, float]) -> tuple[float, float]:
+    x, y = axes.transData.transform(place)
+    return float(x), float(y)
+
+
+def _occupied(first: tuple[float, float], last: tuple[float, float]) -> Rectangle:
+    pad = 5.0 if first == last else 0.5  # a mark has its size, a line only its width
+    return Rectangle(
+        first[0] - pad, first[1] - pad, last[0] - first[0] + 2 * pad, last[1] - first[1] + 2 * pad
+    )

@@ -1,0 +1,55 @@
+"""Draws accuracy by round."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from glasshouse.exhibits import TrainingPoint
+from glasshouse.report.figures.drawing import INK, TALL, Drawing, drawn, legend_below
+from glasshouse.report.words.names import defence_words
+from glasshouse.spelling import slug
+
+
+def training_figure(
+    title: str, points: Sequence[TrainingPoint], whose: Literal["global", "local"], colours: dict[str, str]
+) -> Drawing:
+    """Accuracy by round, a line for each defence: of the global model, or of the clients' own on average."""
+    lines: dict[str, list[TrainingPoint]] = {}
+    for point in points:
+        lines.setdefault(point.defence, []).append(point)
+    accuracies = [a for point in points for a in (point.acc_global, point.acc_local) if a is not None]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for defence, line in lines.items():
+            rounds, accuracy = _by_round(line, whose)
+            bare = defence == "none"
+            axes.plot(
+                rounds,
+                accuracy,
+                color=colours.get(defence, INK),
+                linewidth=2.2 if bare else 1.2,
+                zorder=3 if bare else 2,
+                label=defence_words(defence),
+            )
+        if accuracies:  # the same for both kinds, to compare at a glance
+            axes.set_ylim(min(accuracies) - 0.03, min(1.02, max(accuracies) + 0.03))
+        axes.set_xlabel("round")
+        axes.set_ylabel("accuracy")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        legend_below(figure, axes)
+
+    return drawn(slug("training", title, whose), f"Accuracy by round, {title}, {whose}", draw, TALL)
+
+
+def _by_round(points: Sequence[TrainingPoint], whose: str) -> tuple[list[int], list[float]]:
+    """Rounds and mean accuracy at each; the mean is over repeated seeds or cells."""
+    seen: dict[int, list[float]] = {}
+    for point in points:
+        value = point.acc_global if whose == "global" else point.acc_local
+        if value is not None:
+            seen.setdefault(point.round, []).append(value)
+    rounds = sorted(seen)
+    return rounds, [sum(seen[r]) / len(seen[r]) for r in rounds]

@@ -1,0 +1,74 @@
+"""How values become a self-contained page: the templates and what they may ask."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from glasshouse.report.words import measures
+from glasshouse.report.words.adversaries import adversary_words
+from glasshouse.report.words.answers import noticed
+from glasshouse.report.words.names import defence_words
+from glasshouse.report.words.robustness import gradient_remarks, robustness_sentence
+from glasshouse.spelling import slug
+from glasshouse.verdicts.metrics import VETTING, family_words, metric_words
+
+FILTERS = (
+    measures.verdict,
+    measures.short_verdict,
+    measures.caution,
+    measures.compact,
+    measures.expert,
+    measures.sentence,
+    noticed,
+    adversary_words,
+    defence_words,
+    family_words,
+    metric_words,
+    robustness_sentence,
+    gradient_remarks,
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Positions on a bar whose ends are `low` and `high`, as CSS."""
+
+    low: float
+    high: float
+
+    def at(self, value: float) -> str:
+        """A mark at `value`."""
+        return f"left:{self._percent(value):.2f}%"
+
+    def between(self, first: float, second: float) -> str:
+        """A stretch between two values, in either order."""
+        left, right = sorted((self._percent(first), self._percent(second)))
+        return f"left:{left:.2f}%;width:{right - left:.2f}%"
+
+    def _percent(self, value: float) -> float:
+        return min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low)))
+
+
+def render(template: str, page: object) -> str:
+    """A template of this package, filled from the attributes of `page`."""
+    environment = Environment(
+        loader=PackageLoader("glasshouse.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update({words.__name__: words for words in FILTERS})
+    environment.filters["anchor"] = lambda name: slug("adversary", name)
+    environment.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
+    environment.globals.update(
+        scale=lambda span: Scale(*span), VETTING=VETTING, style=_asset("page.css"), script=_asset("page.js")
+    )
+    return environment.get_template(template).render(page=page)
+
+
+def _asset(name: str) -> Markup:
+    return Markup((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8"))

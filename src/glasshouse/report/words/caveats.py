@@ -1,0 +1,107 @@
+"""How far the findings can be trusted."""
+
+from collections.abc import Sequence
+
+from glasshouse.findings import Finding
+from glasshouse.spelling import listed
+from glasshouse.verdicts.comparison import learned_less
+from glasshouse.verdicts.measure import Measure, leaks
+from glasshouse.verdicts.metrics import NOT_RUN, metric_words
+
+FEW = 100  # below this many cases a rate moves by more than a few points from one sample to the next
+
+
+def caveats(rows: Sequence[Finding], measures: Sequence[Measure]) -> list[str]:
+    """What a reader should keep in mind, from what the rows hold and lack."""
+    attacked = [m for m in measures if leaks(m)]
+    said = []
+    if attacked:
+        said.append(
+            "Where no leak was found, these attacks found none with the access and knowledge they had. "
+            "A stronger attack, or one that knows more, may still succeed: that is not proof of safety."
+        )
+    said.append(_seeds(rows))
+    if len({(m.row.adversary, m.row.attack) for m in attacked}) > 1:
+        said.append(
+            "Each answer leads with the attack that got furthest. Its interval is not widened for having "
+            "been chosen, nor for the number of attacks and defences compared."
+        )
+    if learned_less(rows):
+        said.append(
+            "The federated model learned clearly less than the same network trained centrally. A model that "
+            "has not learned its data has little to give away: train longer before trusting that no leak was "
+            "found."
+        )
+    if few := _few(attacked):
+        said.append(f"Fewer than {FEW} cases stand behind {few}; read their intervals before their values.")
+    return [*said, *_uncovered(measures), *_not_estimable(measures), *_unjudged(measures)]
+
+
+def _seeds(rows: Sequence[Finding]) -> str:
+    seeds = {row.seed for row in rows if row.seed is not None}
+    if len(seeds) < 2:
+        return (
+            "One seed. The intervals cover which records or clients happened to be measured, not the luck "
+            "of training: another run may move a number by more than its interval."
+        )
+    if all(row.source == "audit" for row in rows):
+        return (
+            f"Values are means over {len(seeds)} seeds; an interval covers both which records or clients "
+            "happened to be measured and the luck of training."
+        )
+    return (
+        f"Values are means over {len(seeds)} seeds; an interval reaches from the lowest to the highest "
+        "end of the seeds' own intervals."
+    )
+
+
+def _uncovered(measures: Sequence[Measure]) -> list[str]:
+    """What a defence leaves open, which is noted beside the accuracy that it costs."""
+    costs = [
+        m.row for m in measures if m.row.metric == "test-accuracy" and m.row.defence not in (None, "none")
+    ]
+    notes = dict.fromkeys(row.note for row in costs if row.note)
+    return [f"{note[:1].upper()}{note[1:]}." for note in notes]
+
+
+def _few(measures: Sequence[Measure]) -> str:
+    small = {(m.row.adversary, m.row.attack): m.n for m in measures if m.n is not None and m.n < FEW}
+    return ", ".join(f"{attack} by the {adversary} (n = {n})" for (adversary, attack), n in small.items())
+
+
+def _not_estimable(measures: Sequence[Measure]) -> list[str]:
+    """A line for each metric and reason, naming the attacks it holds for."""
+    groups: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+    for m in measures:
+        if m.value is None:
+            what = "Not run:"
+            if m.row.metric != NOT_RUN:
+                what = f"Not estimable: {metric_words(m.row.metric).label} of"
+            attacks = groups.setdefault((what, m.reason), {})
+            attacks.setdefault(m.row.adversary or "", {})[m.row.attack or m.row.family] = None
+    said = []
+    for (what, reason), attacks in groups.items():
+        named = [
+            f"{listed(list(names))}{f' by the {adversary}' if adversary else ''}"
+            for adversary, names in attacks.items()
+        ]
+        said.append(f"{what} {'; '.join(named)}: {reason}.")
+    return said
+
+
+def _unjudged(measures: Sequence[Measure]) -> list[str]:
+    """A line for each note on a value without a verdict, naming the findings it holds for."""
+    groups: dict[str, dict[str, None]] = {}
+    for m in measures:
+        if leaks(m) and m.judged == "unjudged":
+            groups.setdefault(m.row.note or "", {})[_named(m)] = None
+    return [
+        f"No interval or no chance level, so no verdict: {'; '.join(named)}{f': {note}' if note else ''}."
+        for note, named in groups.items()
+    ]
+
+
+def _named(measure: Measure) -> str:
+    row = measure.row
+    parts = (row.attack or row.family, metric_words(row.metric).label, row.adversary)
+    return ", ".join(part for part in parts if part)

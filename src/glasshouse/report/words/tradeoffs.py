@@ -1,0 +1,52 @@
+"""What a defence buys and what it costs, in words."""
+
+from glasshouse.report.words.adversaries import adversary_words
+from glasshouse.report.words.names import defence_words
+from glasshouse.spelling import number
+from glasshouse.verdicts.metrics import metric_words
+from glasshouse.verdicts.tradeoff import Tradeoff, Worth, worth
+
+_WITHOUT = {
+    "nothing compared": "",
+    "not judged": "Without an interval for the undefended model, what a defence lowers cannot be judged.",
+    "nothing to lower": (
+        "This attack finds nothing without a defence, so there is nothing here for a defence to lower."
+    ),
+    "no effect shown": "No defence tried lowers it by more than the intervals allow for.",
+}
+_WITH = {
+    "stops": "Cheapest defence that brings the interval down to chance",
+    "lowers": "No defence tried stops it; the one that lowers it most",
+}
+
+
+def tradeoff_title(tradeoff: Tradeoff) -> str:
+    """The panel's name."""
+    where = f", {tradeoff.context}" if tradeoff.context else ""
+    return f"{adversary_words(tradeoff.adversary).label}: {tradeoff.attack}{where}"
+
+
+def worth_sentence(tradeoff: Tradeoff) -> str:
+    """Which defence lowers this leak, and at what cost of accuracy; empty when nothing was compared."""
+    weighed = worth(tradeoff)
+    if weighed.effect in _WITHOUT:
+        return _WITHOUT[weighed.effect]
+    return f"{_WITH[weighed.effect]}: {_bought(weighed)}."
+
+
+def _bought(weighed: Worth) -> str:
+    assert weighed.best is not None
+    before, after = weighed.base.leak, weighed.best.leak
+    words = metric_words(after.row.metric)
+    text = (
+        f"{defence_words(weighed.best.defence)} ({words.label} {number(before.value, words.unit)} → "
+        f"{number(after.value, words.unit)})"
+    )
+    if weighed.cost == float("inf"):
+        price = "its test accuracy was not measured"
+    elif weighed.cost <= 0:
+        price = "at no cost of test accuracy"
+    else:
+        price = f"for {weighed.cost * 100:.1f} points of test accuracy"
+    luck = ". The two intervals overlap, so the change may be luck" if weighed.may_be_luck else ""
+    return f"{text}, {price}{luck}"

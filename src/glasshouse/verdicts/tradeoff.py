@@ -1,0 +1,128 @@
+"""What a defence buys and what it costs: each attack's leak beside the accuracy left."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from glasshouse.verdicts.measure import Measure, by_attack, headline, leaks, ordered_adversaries, varying
+from glasshouse.verdicts.metrics import metric_words
+
+Effect = Literal["nothing compared", "not judged", "nothing to lower", "stops", "lowers", "no effect shown"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A defence in the plane of accuracy and leak."""
+
+    defence: str
+    accuracy: Measure | None
+    leak: Measure
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """One attack under every defence, undefended first where it was measured."""
+
+    family: str
+    adversary: str
+    attack: str
+    context: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What the defences do to one attack, and the `best` of those that stop or lower it.
+
+    A defence stops an attack where the interval of its leak comes down to chance; of those the cheapest is
+    best. It lowers one where the interval lies below the undefended one; there the lowest leak is best.
+    """
+
+    effect: Effect
+    base: Point
+    best: Point | None = None
+
+    @property
+    def cost(self) -> float:
+        """The test accuracy that the best defence takes; infinite where it was not measured."""
+        assert self.best is not None
+        return _cost(self.base, self.best)
+
+    @property
+    def may_be_luck(self) -> bool:
+        """Whether the leak's interval overlaps the undefended one."""
+        assert self.best is not None
+        return not _apart(self.base, self.best)
+
+
+def tradeoffs(measures: Sequence[Measure]) -> list[Tradeoff]:
+    """Every attack's leading metric under each defence, beside the accuracy that defence leaves."""
+    accuracy = {
+        _setting(m): m for m in measures if m.row.family == "utility" and m.row.metric == "test-accuracy"
+    }
+    weighed = []
+    for name in ordered_adversaries(measures):
+        attacked = [m for m in measures if m.row.adversary == name and leaks(m)]
+        for lines in by_attack(attacked).values():
+            lead = _weighed(lines)
+            points = [
+                Point(m.row.defence or "none", accuracy.get(_setting(m)), m)
+                for m in lines
+                if m.row.metric == lead
+            ]
+            points.sort(key=lambda point: point.defence != "none")
+            row = points[0].leak.row
+            context = ", ".join(varying(measures, row))
+            weighed.append(Tradeoff(row.family, name, row.attack or "", context, tuple(points)))
+    return weighed
+
+
+def worth(tradeoff: Tradeoff) -> Worth:
+    """Which defence stops or lowers this leak, at the least cost of accuracy."""
+    base = tradeoff.points[0]
+    tried = [point for point in tradeoff.points[1:] if point.leak.judged not in ("unjudged", "unknown")]
+    if base.defence != "none" or base.leak.judged == "unknown" or not tried:
+        return Worth("nothing compared", base)
+    if base.leak.judged == "unjudged":
+        return Worth("not judged", base)
+    if base.leak.judged in ("clear", "below"):
+        return Worth("nothing to lower", base)
+    stopping = [point for point in tried if point.leak.judged in ("clear", "below")]
+    if stopping:
+        best = min(stopping, key=lambda point: (_cost(base, point), point.leak.advantage or ()))
+        return Worth("stops", base, best)
+    lowering = [point for point in tried if _apart(base, point)]
+    if lowering:
+        return Worth("lowers", base, min(lowering, key=lambda point: point.leak.advantage or ()))
+    return Worth("no effect shown", base)
+
+
+def _weighed(measures: Sequence[Measure]) -> str:
+    """The headline of an attack, or, where it shows nothing undefended, the first metric that does.
+
+    A detail does not count.
+    """
+    lead = headline(measures)
+    bare = [m for m in measures if (m.row.defence or "none") == "none" and m.judged == "leak"]
+    leaking = [m.row.metric for m in bare if not metric_words(m.row.metric).detail]
+    return lead if lead in leaking or not leaking else leaking[0]
+
+
+def _setting(measure: Measure) -> tuple[object, ...]:
+    row = measure.row
+    return row.defence or "none", row.strategy, row.data, row.model
+
+
+def _cost(base: Point, point: Point) -> float:
+    if not base.accuracy or not point.accuracy:
+        return math.inf
+    if base.accuracy.value is None or point.accuracy.value is None:
+        return math.inf
+    return base.accuracy.value - point.accuracy.value
+
+
+def _apart(base: Point, point: Point) -> bool:
+    """Whether the leak's interval lies wholly below the undefended one: stricter than need be."""
+    before, after = base.leak.advantage, point.leak.advantage
+    return before is not None and after is not None and after[2] < before[1]

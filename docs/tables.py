@@ -16,7 +16,7 @@ from typing import Any
 from glasshouse.listing import REGISTRIES
 from glasshouse.report.run import read_run
 from glasshouse.report.tables.robustness import comparison_table
-from glasshouse.report.words.measures import sentence_words
+from glasshouse.report.words.measures import achievement
 from glasshouse.report.words.names import defence_words
 from glasshouse.spelling import interval, number, of_hundred
 from glasshouse.verdicts.comparison import comparison
@@ -58,7 +58,7 @@ def results_table(folder: Path) -> str:
                 [
                     measure.row.adversary,
                     f"`{measure.row.attack}`",
-                    sentence_words(measure.row.metric, measure.row.family).format(
+                    achievement(measure.row.metric, measure.row.family).format(
                         value=of_hundred(measure.value), raw=number(measure.value)
                     ),
                     f"{words.label} {_with_interval(measure)}",

@@ -68,6 +68,8 @@ def a_row(**changes: Any) -> dict[str, Any]:
         "n": 720,
         "seed": 0,
         "assumes": [],
+        "reason": None,
+        "note": None,
         "printed": None,
         "seconds": 0.4,
     }
@@ -226,8 +228,8 @@ def crowded_rows() -> list[dict[str, Any]]:
                 ):
                     ends = {"low": value - 0.03, "high": value + 0.03, "chance": chance}
                     rows.append(a_row(**there, metric=metric, value=value, **ends))
-                few = [*there["assumes"], "not estimable: 700 non-members cannot resolve a rate of 0.001"]
-                missing = {"value": None, "low": None, "high": None, "assumes": few}
+                few = "700 non-members cannot resolve a rate of 0.001"
+                missing = {"value": None, "low": None, "high": None, "reason": few}
                 rows.append(a_row(**there | missing, metric="tpr-at-0.1%-fpr", chance=0.001))
     held = {"family": "source", "adversary": "curious server", "attack": "source-inference"}
     rows.append(a_row(**held, metric="source-accuracy", value=0.31, low=0.27, high=0.35, chance=0.14))
@@ -303,11 +305,10 @@ def reconstruction_rows() -> list[dict[str, Any]]:
                 n=256,
             )
             level = rate * rest**3
-            why = [*given, "every client refused the model"] if not rate else given
             none = {"low": None, "high": None, "chance": None}
             ends = {"low": max(0.0, level - 0.03), "high": min(1.0, level + 0.02)}
             rows.append(there | {"metric": "recovery-rate", "value": level, **ends, "chance": 0.031})
-            rows[-1]["assumes"] = why
+            rows[-1]["note"] = None if rate else "every client refused the model"
             mean = 10 + 22 * level
             ends = {"low": mean - 0.7, "high": mean + 0.7, "chance": 13.4}
             rows.append(there | {"metric": "psnr", "value": mean, **ends})
@@ -317,14 +318,14 @@ def reconstruction_rows() -> list[dict[str, Any]]:
             if sharp is not None:
                 rows[-1] |= {"low": sharp - 0.4, "high": sharp + 0.4}
             else:
-                rows[-1]["assumes"] = [*given, "not estimable: no image reached 18 dB"]
+                rows[-1]["reason"] = "no image reached 18 dB"
             rows.append(
                 there | {"metric": "ssim", "value": likeness, "low": 0.0, "high": 0.95, "chance": 0.21}
             )
             rows.append(there | {"metric": "offline-seconds", "value": prepared, **none})
             rows.append(there | {"metric": "online-seconds", "value": 0.041, **none})
             vetted = {"family": "vetting", "metric": "vet-alarm", "value": float(bool(signs)), **none}
-            rows.append(there | vetted | {"n": 1, "assumes": signs})
+            rows.append(there | vetted | {"n": 1, "assumes": [], "note": "; ".join(signs) or None})
     return rows
 
 

@@ -13,7 +13,7 @@ from glasshouse.findings import from_row
 from glasshouse.report import write_report
 from glasshouse.report.figures.roc import area, roc_panels
 from glasshouse.spelling import interval
-from glasshouse.verdicts.answers import cards
+from glasshouse.verdicts.answers import answers_by_adversary
 from glasshouse.verdicts.measure import headline
 from glasshouse.verdicts.metrics import METRICS
 from glasshouse.verdicts.pooling import pooled
@@ -67,13 +67,13 @@ def test_bounds_over_seeds_keep_the_weakest() -> None:
 
 def test_a_bound_on_epsilon_is_not_weighed_against_an_auc() -> None:
     rows = [a_row(value=0.6, low=0.55, high=0.65), a_row(**EPSILON, value=3.0, low=3.0)]
-    [card] = cards(pooled(map(from_row, rows)))
+    [card] = answers_by_adversary(pooled(map(from_row, rows)))
     assert card.answers[0].lead.row.metric == "auc"
 
 
 @pytest.mark.parametrize("metric", ["train-accuracy", "train-test-gap", "null-auc"])
 def test_what_is_no_leak_has_no_card(tmp_path: Path, metric: str) -> None:
-    assert cards([measured(metric=metric)]) == []
+    assert answers_by_adversary([measured(metric=metric)]) == []
     assert METRICS[metric].label in page_of(tmp_path, a_row(metric=metric))
 
 
@@ -102,12 +102,12 @@ def test_details_stay_out_of_cards_and_in_the_findings(crowded: Path) -> None:
 def test_a_detail_leads_only_where_nothing_else_leaks() -> None:
     quiet = a_row(value=0.5, low=0.47, high=0.53)
     rare = a_row(metric="tpr-at-0.1%-fpr", value=0.05, low=0.03, high=0.07, chance=0.001)
-    [card] = cards(pooled(map(from_row, [quiet, rare])))
+    [card] = answers_by_adversary(pooled(map(from_row, [quiet, rare])))
     assert card.answers[0].lead.row.metric == "tpr-at-0.1%-fpr"
     assert card.answers[0].lines[0].lead is card.answers[0].lead
     assert [m.row.metric for m in card.answers[0].lines[0].others] == ["auc"]
     loud = a_row(value=0.6, low=0.57, high=0.63)
-    [card] = cards(pooled(map(from_row, [loud, rare])))
+    [card] = answers_by_adversary(pooled(map(from_row, [loud, rare])))
     assert card.answers[0].lead.row.metric == "auc"
     assert card.answers[0].lines[0].others == ()
 
@@ -140,17 +140,17 @@ def test_what_cannot_be_estimated_is_said_once_for_all_attacks(crowded: Path) ->
 
 def test_an_attack_that_could_not_run_is_said_not_to_have_run(tmp_path: Path) -> None:
     missing = {"metric": "not-applicable", "value": None, "low": None, "high": None}
-    text = page_of(tmp_path, a_row(**missing, assumes=["the model has no head"]))
+    text = page_of(tmp_path, a_row(**missing, reason="the model has no head"))
     assert "Not run: loss-threshold by the outsider: the model has no head." in text
 
 
-def test_a_remark_on_one_metric_is_not_taken_for_knowledge(tmp_path: Path) -> None:
-    told = {"attack": "lira", "assumes": ["64 shadow models"]}
-    bound = EPSILON | told | {"assumes": ["64 shadow models", "a one-sided bound"], "value": 1.0, "low": 1.0}
-    text = page_of(tmp_path, a_row(**told), a_row(**bound))
-    given = text[text.index("What each attack was given") :]
-    assert "lira 64 shadow models" in given
-    assert "one-sided" not in given
+def test_a_note_on_a_metric_is_not_taken_for_knowledge(tmp_path: Path) -> None:
+    given = {"attack": "lira", "assumes": ["64 shadow models"]}
+    bound = EPSILON | given | {"note": "a one-sided bound", "value": 1.0, "low": 1.0}
+    text = page_of(tmp_path, a_row(**given), a_row(**bound))
+    table = text[text.index("What each attack was given") :]
+    assert "lira 64 shadow models" in table
+    assert "one-sided" not in table
 
 
 def test_few_attacks_have_a_roc_figure_each() -> None:

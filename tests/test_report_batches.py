@@ -13,13 +13,15 @@ from glasshouse.exhibits import Roc
 from glasshouse.findings import from_row
 from glasshouse.report import write_report
 from glasshouse.report.figures.roc import RocPanel, decides, indifferent, roc_figure, roc_panels
-from glasshouse.verdicts.answers import cards
+from glasshouse.report.words.measures import sentence
+from glasshouse.report.words.tradeoffs import worth_sentence
+from glasshouse.verdicts.answers import answers_by_adversary
 from glasshouse.verdicts.metrics import FAMILIES
 from glasshouse.verdicts.pooling import pooled
-from glasshouse.verdicts.tradeoff import tradeoffs, worth
+from glasshouse.verdicts.tradeoff import tradeoffs
 
 BATCHES = {"family": "batch-membership", "attack": "set-loss", "n": 240}
-SILENT = {"attack": "gap", "value": 0.5, "low": None, "high": None, "assumes": ["all scores are equal"]}
+SILENT = {"attack": "gap", "value": 0.5, "low": None, "high": None, "note": "all scores are equal"}
 FLAT = {"fpr": (0.0, 1.0), "tpr": (0.0, 1.0)}
 
 
@@ -42,7 +44,7 @@ def roc_text(folder: Path, *rocs: Roc) -> str:
 
 def test_a_batch_is_never_weighed_against_a_record() -> None:
     batches = a_row(**BATCHES, value=0.9, low=0.85, high=0.95)
-    [card] = cards(pooled(map(from_row, [a_row(), batches])))
+    [card] = answers_by_adversary(pooled(map(from_row, [a_row(), batches])))
     assert [(a.family, a.lead.row.attack, len(a.lines)) for a in card.answers] == [
         ("membership", "loss-threshold", 1), ("batch-membership", "set-loss", 1),
     ]  # fmt: skip
@@ -53,11 +55,11 @@ def test_an_answer_about_batches_speaks_of_batches(tmp_path: Path) -> None:
     assert "Was this batch of records used for training?" in text
     assert "sees one batch used for training and one that was not, and picks the right one in 90 of" in text
     found = measured(**BATCHES, metric="tpr-at-1%-fpr", value=0.2, chance=0.01)
-    assert "points out 20 of 100 training batches while" in found.sentence
+    assert "points out 20 of 100 training batches while" in sentence(found)
 
 
 def test_an_answer_about_records_speaks_of_records() -> None:
-    assert "sees one record used for training" in measured().sentence
+    assert "sees one record used for training" in sentence(measured())
 
 
 def test_verdicts_on_batches_are_worded_as_those_on_records() -> None:
@@ -132,9 +134,9 @@ def test_a_value_without_an_interval_is_not_judged_and_its_reason_is_a_caveat(tm
     assert "gap nothing" in text[text.index("What each attack was given") :]
 
 
-def test_the_reason_is_told_from_what_the_attack_was_given(tmp_path: Path) -> None:
+def test_a_note_is_told_from_what_the_attack_was_given(tmp_path: Path) -> None:
     known = ["8 shadow models"]
-    silent = SILENT | {"assumes": known + SILENT["assumes"]}
+    silent = SILENT | {"assumes": known}
     text = page_of(tmp_path, a_row(**silent), a_row(attack="gap", metric="balanced-accuracy", assumes=known))
     assert "so no verdict: gap, AUC, outsider: all scores are equal." in text
     assert "gap 8 shadow models" in text[text.index("What each attack was given") :]
@@ -147,11 +149,11 @@ def test_the_reason_is_kept_when_only_one_seed_has_it(tmp_path: Path) -> None:
 
 def test_an_attack_that_was_judged_leads_before_one_that_tells_nobody_apart() -> None:
     judged = a_row(value=0.49, low=0.46, high=0.52)
-    [card] = cards(pooled(map(from_row, [a_row(**SILENT), judged])))
+    [card] = answers_by_adversary(pooled(map(from_row, [a_row(**SILENT), judged])))
     assert card.answers[0].lead.judged == "clear"
 
 
 def test_no_defence_is_praised_where_the_attack_has_no_interval() -> None:
     rows = [a_row(**SILENT), a_row(attack="gap", defence="clipping(norm=1.0)", value=0.5, low=0.4, high=0.6)]
     [trade] = tradeoffs(pooled(map(from_row, rows)))
-    assert worth(trade).startswith("Without an interval for the undefended model")
+    assert worth_sentence(trade).startswith("Without an interval for the undefended model")

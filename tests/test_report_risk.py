@@ -12,6 +12,7 @@ from report_runs import Balanced, a_row, a_run, risk_rows, text_of
 from glasshouse.errors import BadInput
 from glasshouse.exhibits import Risk
 from glasshouse.report import write_report
+from glasshouse.report.words.exposure import exposure_sentence
 from glasshouse.verdicts.exposure import Exposure, exposures
 
 
@@ -40,7 +41,7 @@ def test_clients_stand_from_the_most_at_risk_to_the_least() -> None:
 
 
 def test_the_client_easiest_to_find_is_named_and_those_without_a_leak_are_counted() -> None:
-    said = exposed(*risks([0.6, 0.5, 0.71, 0.52])).sentence
+    said = exposure_sentence(exposed(*risks([0.6, 0.5, 0.71, 0.52])))
     assert said == (
         "Client 2's records are the easiest to find (AUC 0.710); for 2 of 4 clients nothing was shown."
     )
@@ -49,31 +50,33 @@ def test_the_client_easiest_to_find_is_named_and_those_without_a_leak_are_counte
 def test_a_wide_interval_does_not_make_a_client_the_easiest_to_find() -> None:
     unsure = risks([0.7], half=0.3)[0]
     sure = risks([0.0, 0.6])[1]
-    assert exposed(unsure, sure).sentence.startswith("Client 1's records are the easiest to find (AUC 0.600)")
+    assert exposure_sentence(exposed(unsure, sure)).startswith(
+        "Client 1's records are the easiest to find (AUC 0.600)"
+    )
 
 
 def test_intervals_that_all_overlap_are_not_read_as_an_order() -> None:
-    assert exposed(*risks([0.6, 0.61, 0.62])).sentence.endswith(
+    assert exposure_sentence(exposed(*risks([0.6, 0.61, 0.62]))).endswith(
         "All intervals overlap, so which client comes first may be luck."
     )
-    assert "luck" not in exposed(*risks([0.6, 0.61, 0.8])).sentence
+    assert "luck" not in exposure_sentence(exposed(*risks([0.6, 0.61, 0.8])))
 
 
 def test_no_leak_for_any_client_is_no_proof_of_safety() -> None:
-    assert exposed(*risks([0.5, 0.52])).sentence == (
+    assert exposure_sentence(exposed(*risks([0.5, 0.52]))) == (
         "Nothing was shown for any of 2 clients, which is no proof of safety."
     )
 
 
 def test_without_intervals_nobody_is_said_to_be_at_risk() -> None:
-    said = exposed(*risks([0.5, 0.9], half=None)).sentence
+    said = exposure_sentence(exposed(*risks([0.5, 0.9], half=None)))
     assert "without intervals nothing can be said" in said
 
 
 def test_rounds_keep_their_order_and_are_counted_from_one() -> None:
     exposure = exposed(*reversed(risks([0.5, 0.56, 0.7, 0.6], "round")))
     assert [risk.index for risk in exposure.risks] == [0, 1, 2, 3]
-    assert exposure.sentence == (
+    assert exposure_sentence(exposure) == (
         "Records are easiest to find after round 3 (AUC 0.700), and a leak first shows after round 2; "
         "for 1 of 4 rounds nothing was shown."
     )

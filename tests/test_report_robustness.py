@@ -28,7 +28,8 @@ from glasshouse.report import compare_reports, write_report
 from glasshouse.report.figures.robustness import by_strength
 from glasshouse.report.tables.robustness import comparison_table, defences_table
 from glasshouse.report.words.names import short_names
-from glasshouse.verdicts.answers import cards
+from glasshouse.report.words.robustness import gradient_remarks, robustness_sentence
+from glasshouse.verdicts.answers import answers_by_adversary
 from glasshouse.verdicts.comparison import Comparison, comparison
 from glasshouse.verdicts.measure import federated
 from glasshouse.verdicts.pooling import pooled
@@ -96,10 +97,10 @@ def test_the_answer_is_yes_only_where_the_paired_interval_lies_below_zero() -> N
     assert made.answer == "yes"
     assert (
         "9 of 100 test images right, the central one 17: a difference of \N{MINUS SIGN}8.5 points"
-        in made.sentence
+        in robustness_sentence(made)
     )
-    assert "Without an attack it is not shown to be worse" in made.sentence
-    assert "Its loss is sharper (top eigenvalue 20.0, centrally 14.3)" in made.sentence
+    assert "Without an attack it is not shown to be worse" in robustness_sentence(made)
+    assert "Its loss is sharper (top eigenvalue 20.0, centrally 14.3)" in robustness_sentence(made)
 
 
 @pytest.mark.parametrize(
@@ -116,14 +117,14 @@ def test_the_answer_follows_the_interval_of_the_difference(
     made = compared(changed("robust-accuracy-over-central", **ends))
     assert made.answer == answer
     if ends["low"] is not None:
-        assert words in made.sentence
+        assert words in robustness_sentence(made)
 
 
 def test_a_federation_that_is_less_accurate_to_begin_with_is_told_so() -> None:
     made = compared(changed("clean-accuracy-over-central", value=-0.06, low=-0.09, high=-0.03))
     assert (
         "Part of that is plain accuracy: the difference without an attack is \N{MINUS SIGN}6.0 points"
-        in made.sentence
+        in robustness_sentence(made)
     )
 
 
@@ -139,7 +140,7 @@ def test_what_is_shown_within_smaller_limits_is_said_where_the_largest_shows_not
     assert made.answer == "not shown"
     assert (
         "Within eps 0.05 and 0.1 it keeps less, as far as one interval of several can show. Without"
-        in made.sentence
+        in robustness_sentence(made)
     )
 
 
@@ -152,17 +153,20 @@ def spent_rows() -> list[dict[str, Any]]:
 def test_where_nothing_is_left_the_largest_eps_that_leaves_something_decides() -> None:
     made = compared(spent_rows())
     assert made.answer == "yes"
-    assert "Under attack (strongest, eps 0.2)" in made.sentence
+    assert "Under attack (strongest, eps 0.2)" in robustness_sentence(made)
     nearer = [point for point in robustness_points() if point["eps"] < LIMITS[-1]]
     made = compared(spent_rows(), nearer)
-    assert "Under attack (strongest, eps 0.1)" in made.sentence
-    assert f"gets {100 * left_right(STRONGEST, 0.1, 1.0):.0f} of 100 test images right" in made.sentence
+    assert "Under attack (strongest, eps 0.1)" in robustness_sentence(made)
+    assert (
+        f"gets {100 * left_right(STRONGEST, 0.1, 1.0):.0f} of 100 test images right"
+        in robustness_sentence(made)
+    )
 
 
 def test_where_nothing_is_left_within_any_limit_nothing_is_compared() -> None:
     made = compared(spent_rows(), [])
     assert made.answer == "open"
-    assert "too few to compare" in made.sentence
+    assert "too few to compare" in robustness_sentence(made)
 
 
 def test_without_a_central_model_the_federated_numbers_stand_alone(tmp_path: Path) -> None:
@@ -186,7 +190,7 @@ def test_curvature_alone_makes_a_section_too(tmp_path: Path) -> None:
 def test_the_federation_alone_is_on_trial() -> None:
     measures = pooled(map(from_row, robustness_rows()))
     on_trial = federated(measures)
-    owner = next(card for card in cards(on_trial) if card.name == "owner")
+    owner = next(card for card in answers_by_adversary(on_trial) if card.adversary == "owner")
     (answer,) = owner.answers
     assert answer.lead.row.strategy == "fedavg"
     assert [line.name for line in answer.lines] == list(reversed(EVASIONS))
@@ -205,18 +209,18 @@ def test_a_comparison_of_runs_sets_federations_against_each_other(tmp_path: Path
 def test_signs_of_hidden_gradients_are_flagged_with_the_model_they_are_about(tmp_path: Path) -> None:
     sign = "square fools images that no gradient did"
     rows = [
-        row | {"assumes": [sign]}
+        row | {"note": sign}
         if (row["metric"], row["attack"], row["defence"]) == ("robust-accuracy", STRONGEST, "none")
         else row
         for row in robustness_rows()
     ]
     made = compared(rows)
-    assert made.remarks == (
+    assert gradient_remarks(made) == [
         f"strongest on the central model: {sign}",
         f"strongest on the federated model: {sign}",
-    )
+    ]
     assert f"strongest on the federated model: {sign}" in page_of(tmp_path, *rows)
-    assert compared(robustness_rows()).remarks == ()
+    assert gradient_remarks(compared(robustness_rows())) == []
 
 
 def test_options_are_left_out_of_names_where_the_names_tell_attacks_apart() -> None:

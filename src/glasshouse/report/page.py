@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from glasshouse.exhibits import Picture
+from glasshouse.exhibits import Exhibits, Picture
 from glasshouse.report.figures.drawing import Drawings, defence_colours
 from glasshouse.report.figures.panels import (
     Panel,
@@ -33,7 +33,7 @@ from glasshouse.verdicts.answers import AdversaryAnswers, answers_by_adversary
 from glasshouse.verdicts.comparison import Comparison, comparison
 from glasshouse.verdicts.measure import BY_ACCESS, Measure, federated
 from glasshouse.verdicts.metrics import CENTRAL
-from glasshouse.verdicts.pooling import pooled
+from glasshouse.verdicts.pooling import pooled, pooled_points
 from glasshouse.verdicts.tradeoff import tradeoffs
 
 
@@ -102,6 +102,8 @@ class Page:
 def write_report(folder: Path) -> Path:
     """Write `report.html` and `figures/` into the run folder; returns the page's path."""
     run = read_run(Path(folder))
+    if all(row.source == "audit" for row in run.rows):
+        run = run.model_copy(update={"curves": _of_one_seed(run.curves)})
     page = render("page.html", _page(run, Drawings(run.folder / "figures")))
     write_text(run.folder / "report.html", page)
     return run.folder / "report.html"
@@ -157,6 +159,23 @@ def _page(run: Run, drawings: Drawings) -> Page:
         findings=findings_table([*audited, *by_seed]),
         caveats=caveats(run.rows, measures),
         assumptions=assumptions_table(measures),
+    )
+
+
+def _of_one_seed(curves: Exhibits) -> Exhibits:
+    """What can be drawn once: curves, pictures and risks of the first seed, as others have other clients.
+
+    Accuracy against eps is averaged over the seeds; so is training, where it is drawn.
+    """
+    exhibits = (*curves.roc, *curves.gallery, *curves.risk)
+    drawn = (None, min((one.seed for one in exhibits if one.seed is not None), default=None))
+    return curves.model_copy(
+        update={
+            "roc": tuple(roc for roc in curves.roc if roc.seed in drawn),
+            "gallery": tuple(picture for picture in curves.gallery if picture.seed in drawn),
+            "risk": tuple(risk for risk in curves.risk if risk.seed in drawn),
+            "robustness": tuple(pooled_points(curves.robustness)),
+        }
     )
 
 

@@ -1,15 +1,19 @@
 """From findings of several seeds to one measure for each."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 from scipy import stats
 
+from glasshouse.exhibits import Robustness
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import LEVEL
 from glasshouse.verdicts.measure import Measure
 from glasshouse.verdicts.metrics import metric_words
+
+Ranged = tuple[float | None, float | None, float | None]
+"""A value and the ends of its interval, each null where there is none."""
 
 
 def pooled(rows: Iterable[Finding]) -> list[Measure]:
@@ -18,24 +22,34 @@ def pooled(rows: Iterable[Finding]) -> list[Measure]:
     The value is the mean over the seeds. Its interval covers seeds and records in an audit (`over_seeds`);
     in a study it reaches from the lowest to the highest end of the seeds' intervals.
     """
-    groups: dict[tuple[object, ...], list[Finding]] = {}
+    groups: dict[Hashable, list[Finding]] = {}
     for row in rows:
         key = (row.source, row.cell, row.family, row.adversary, row.attack, row.defence or "none")
         groups.setdefault((*key, row.strategy, row.data, row.model, row.metric), []).append(row)
     return [_measure(group) for group in groups.values()]
 
 
+def pooled_points(points: Iterable[Robustness]) -> list[Robustness]:
+    """One point of an audit's curves for each model, attack and eps, over its seeds."""
+    groups: dict[Hashable, list[Robustness]] = {}
+    for point in points:
+        model = (point.cell, point.strategy, point.defence)
+        attack = (point.attack, point.adversary, point.norm, point.eps)
+        groups.setdefault((model, attack), []).append(point)
+    return [group[0] if len(group) == 1 else _mean_point(group) for group in groups.values()]
+
+
 def over_seeds(values: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> tuple[float, float]:
     """The 95% interval of a mean over seeds, where both the seed and the records are drawn at random.
 
-    Each of S seeds has a value v with an interval that covers the choice of its records. The variance of the
+    Each of S seeds has a value with an interval that covers the choice of its records. The variance of the
     mean is (B + W) / S: B is the sample variance of the values, W the mean of the seeds' own variances, each
     taken from the distance d between value and end as (d / 1.96)^2, for the lower and the upper end apart.
     B alone is estimated, from S - 1 degrees of freedom, so the quantile is that of Student's t with
     (S - 1) ((B + W) / B)^2 of them (Satterthwaite): S - 1 where training decides, normal where records do.
 
-    B already holds some of the records' luck, so the interval errs on the wide side, except for two seeds
-    that differ by far more than their intervals explain: there it covers the mean in 87 of 100 cases.
+    B already holds some of the records' luck, so the interval errs on the wide side. The exception are two
+    seeds that differ by far more than their intervals explain: it then covers the mean in 87 of 100 cases.
 
     >>> low, high = over_seeds([0.5, 0.5, 0.5, 0.5], [0.4] * 4, [0.6] * 4)  # equal: 0.1 / sqrt(4)
     >>> round(low, 4), round(high, 4)
@@ -54,32 +68,65 @@ def over_seeds(values: Sequence[float], lows: Sequence[float], highs: Sequence[f
 
 def _measure(rows: Sequence[Finding]) -> Measure:
     valued = [row for row in rows if row.value is not None]
-    values = tuple(row.value for row in valued if row.value is not None)
+    estimates = [(row.value, row.low, row.high) for row in valued]
+    if rows[0].source == "audit":
+        value, low, high = _mean(estimates, metric_words(rows[0].metric).span)
+    else:
+        value, low, high = _envelope(estimates)
     chances = [row.chance for row in rows if row.chance is not None]
     counts = [row.n for row in rows if row.n is not None]
     # One seed without an interval leaves the whole without: its row says why.
     bare = [row for row in valued if row.low is None and row.high is None]
-    low, high = _interval(valued, values)
     return Measure(
         row=(bare or rows)[0],
-        value=sum(values) / len(values) if values else None,
+        value=value,
         low=low,
         high=high,
         chance=sum(chances) / len(chances) if chances else None,
         n=sum(counts) if counts else None,
-        values=values,
+        values=tuple(row.value for row in valued if row.value is not None),
     )
 
 
-def _interval(rows: Sequence[Finding], values: Sequence[float]) -> tuple[float | None, float | None]:
-    lows = [row.low for row in rows if row.low is not None]
-    highs = [row.high for row in rows if row.high is not None]
-    if 1 < len(values) == len(lows) == len(highs) and rows[0].source == "audit":
-        least, most = metric_words(rows[0].metric).span or (-math.inf, math.inf)
-        low, high = over_seeds(values, lows, highs)
-        return max(low, least), min(high, most)
-    # A bound from one side has no distance to take a variance from: the weakest of the bounds holds.
+def _mean(estimates: Sequence[Ranged], bounds: tuple[float, float] | None) -> Ranged:
+    """The mean with its interval over seeds and records, cut to the `bounds` of the scale."""
+    complete = [(v, lo, hi) for v, lo, hi in estimates if v is not None and lo is not None and hi is not None]
+    if len(estimates) < 2 or len(complete) < len(estimates):
+        # A bound from one side has no distance to take a variance from: the weakest of the bounds holds.
+        return _envelope(estimates)
+    values, lows, highs = zip(*complete)
+    low, high = over_seeds(values, lows, highs)
+    least, most = bounds or (-math.inf, math.inf)
+    return sum(values) / len(values), max(low, least), min(high, most)
+
+
+def _envelope(estimates: Sequence[Ranged]) -> Ranged:
+    """The mean, from the lowest to the highest end; an end that one estimate lacks is lacking."""
+    values = [value for value, _, _ in estimates if value is not None]
+    lows = [low for _, low, _ in estimates if low is not None]
+    highs = [high for _, _, high in estimates if high is not None]
+    if not values or len(values) < len(estimates):
+        return None, None, None
     return (
-        min(lows) if lows and len(lows) == len(values) else None,
-        max(highs) if highs and len(highs) == len(values) else None,
+        sum(values) / len(values),
+        min(lows) if len(lows) == len(values) else None,
+        max(highs) if len(highs) == len(values) else None,
+    )
+
+
+def _mean_point(points: Sequence[Robustness]) -> Robustness:
+    value, low, high = _mean([(p.value, p.low, p.high) for p in points], (0.0, 1.0))
+    apart = _mean([(p.difference, p.difference_low, p.difference_high) for p in points], (-1.0, 1.0))
+    chances = [p.chance for p in points if p.chance is not None]
+    return points[0].model_copy(
+        update={
+            "value": value,
+            "low": low,
+            "high": high,
+            "chance": sum(chances) / len(chances) if chances else None,
+            "n": sum(p.n or 0 for p in points) or None,
+            "difference": apart[0],
+            "difference_low": apart[1],
+            "difference_high": apart[2],
+        }
     )

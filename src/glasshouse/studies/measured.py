@@ -17,9 +17,7 @@ class Measured:
         rows = list(findings)
         self.cells = list(dict.fromkeys(row.cell for row in rows))
         self.seeds = sorted({row.seed for row in rows if row.seed is not None})
-        self._pooled: dict[Key, Measure] = {
-            (own.row.cell, own.row.attack, own.row.metric): own for own in pooled(rows)
-        }
+        self._pooled: dict[Key, Measure] = {(m.row.cell, m.row.attack, m.row.metric): m for m in pooled(rows)}
         self._by_seed: dict[Key, dict[int, float]] = {}
         for row in rows:
             if row.value is not None and row.seed is not None:
@@ -31,17 +29,17 @@ class Measured:
 
     def estimate(self, cell: str, attack: str | None, metric: str) -> Estimate | None:
         """Its value and interval, which is over the seeds where there are several."""
-        found = self.measure(cell, attack, metric)
-        if found is None or found.value is None:
+        measure = self.measure(cell, attack, metric)
+        if measure is None or measure.value is None:
             return None
-        if len(found.values) > 1:
-            return mean(found.values)
-        return Estimate(found.value, found.low, found.high, found.n or 0)
+        if len(measure.values) > 1:
+            return mean(measure.values)
+        return Estimate(measure.value, measure.low, measure.high, measure.n or 0)
 
     def value(self, cell: str, attack: str | None, metric: str) -> float | None:
         """Its value alone."""
-        found = self.measure(cell, attack, metric)
-        return None if found is None else found.value
+        measure = self.measure(cell, attack, metric)
+        return None if measure is None else measure.value
 
     def by_seed(self, cell: str, attack: str | None, metric: str) -> dict[int, float]:
         """The value at each seed."""

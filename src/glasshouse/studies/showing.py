@@ -20,21 +20,21 @@ class Ranged(Protocol):
     def high(self) -> float | None: ...
 
 
-def bracketed(found: Ranged | None, form: str = ".3f") -> str:
+def bracketed(estimate: Ranged | None, form: str = ".3f") -> str:
     """A value and its interval as short as can be, `0.712 [0.698, 0.726]`, or a dash; `form` is a format."""
-    if found is None or found.value is None:
+    if estimate is None or estimate.value is None:
         return DASH
-    value = format(found.value, form)
-    if found.low is None or found.high is None:
+    value = format(estimate.value, form)
+    if estimate.low is None or estimate.high is None:
         return value
-    return f"{value} [{found.low:{form}}, {found.high:{form}}]"
+    return f"{value} [{estimate.low:{form}}, {estimate.high:{form}}]"
 
 
-def series_of(name: str, found: Sequence[Ranged | None]) -> Series:
-    """What was found for each category of a chart, nothing where it is null."""
+def series_of(name: str, estimates: Sequence[Ranged | None]) -> Series:
+    """An estimate for each category of a chart, nothing where it is null."""
     return Series(
         name=name,
-        values=tuple(None if own is None else own.value for own in found),
-        low=tuple(None if own is None else own.low for own in found),
-        high=tuple(None if own is None else own.high for own in found),
+        values=tuple(None if estimate is None else estimate.value for estimate in estimates),
+        low=tuple(None if estimate is None else estimate.low for estimate in estimates),
+        high=tuple(None if estimate is None else estimate.high for estimate in estimates),
     )

@@ -133,8 +133,8 @@ def _drawable(chart: Chart, value: float) -> bool:
 
 
 def _label(series: Series) -> str:
-    said = re.search(r"printed|paper", series.name, re.IGNORECASE)
-    return f"{series.name} (printed)" if series.printed and not said else series.name
+    labelled = re.search(r"printed|paper", series.name, re.IGNORECASE)
+    return f"{series.name} (printed)" if series.printed and not labelled else series.name
 
 
 def _colours(series: Sequence[Series]) -> dict[str, tuple[str, str]]:

@@ -88,11 +88,11 @@ def roc_figure(panel: RocPanel, colours: dict[str, str]) -> Drawing | None:
             look["zorder"] = 3 if bare else 2
             if decides(roc):
                 # Zero has no place on a logarithmic axis; unclipped it would drag the layout along.
-                accused, found = ([max(rate, floor)] for rate in _inner(roc).pop())
-                axes.plot(accused, found, "o", markersize=8 if bare else 6, clip_on=False, **look)
+                accused, detected = ([max(rate, floor)] for rate in _inner(roc).pop())
+                axes.plot(accused, detected, "o", markersize=8 if bare else 6, clip_on=False, **look)
             else:
-                accused, found = ([max(rate, floor) for rate in rates] for rates in (roc.fpr, roc.tpr))
-                axes.step(accused, found, where="post", linewidth=2.2 if bare else 1.2, **look)
+                accused, detected = ([max(rate, floor) for rate in rates] for rates in (roc.fpr, roc.tpr))
+                axes.step(accused, detected, where="post", linewidth=2.2 if bare else 1.2, **look)
         for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
             scale("log")
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -14,27 +14,27 @@ FEW = 100  # below this many cases a rate moves by more than a few points from o
 def caveats(rows: Sequence[Finding], measures: Sequence[Measure]) -> list[str]:
     """What a reader should keep in mind, from what the rows hold and lack."""
     attacked = [m for m in measures if leaks(m)]
-    said = []
+    lines = []
     if attacked:
-        said.append(
+        lines.append(
             "Where no leak was found, these attacks found none with the access and knowledge they had. "
             "A stronger attack, or one that knows more, may still succeed: that is not proof of safety."
         )
-    said.append(_seeds(rows))
+    lines.append(_seeds(rows))
     if len({(m.row.adversary, m.row.attack) for m in attacked}) > 1:
-        said.append(
+        lines.append(
             "Each answer leads with the attack that got furthest. Its interval is not widened for having "
             "been chosen, nor for the number of attacks and defences compared."
         )
     if learned_less(rows):
-        said.append(
+        lines.append(
             "The federated model learned clearly less than the same network trained centrally. A model that "
             "has not learned its data has little to give away: train longer before trusting that no leak was "
             "found."
         )
     if few := _few(attacked):
-        said.append(f"Fewer than {FEW} cases stand behind {few}; read their intervals before their values.")
-    return [*said, *_uncovered(measures), *_not_estimable(measures), *_unjudged(measures)]
+        lines.append(f"Fewer than {FEW} cases stand behind {few}; read their intervals before their values.")
+    return [*lines, *_uncovered(measures), *_not_estimable(measures), *_unjudged(measures)]
 
 
 def _seeds(rows: Sequence[Finding]) -> str:
@@ -80,14 +80,14 @@ def _not_estimable(measures: Sequence[Measure]) -> list[str]:
                 what = f"Not estimable: {metric_words(m.row.metric).label} of"
             attacks = groups.setdefault((what, m.reason), {})
             attacks.setdefault(m.row.adversary or "", {})[m.row.attack or m.row.family] = None
-    said = []
+    lines = []
     for (what, reason), attacks in groups.items():
         named = [
             f"{listed(list(names))}{f' by the {adversary}' if adversary else ''}"
             for adversary, names in attacks.items()
         ]
-        said.append(f"{what} {'; '.join(named)}: {reason}.")
-    return said
+        lines.append(f"{what} {'; '.join(named)}: {reason}.")
+    return lines
 
 
 def _unjudged(measures: Sequence[Measure]) -> list[str]:

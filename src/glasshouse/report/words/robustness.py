@@ -25,8 +25,8 @@ def pair_verdict(pair: Pair) -> str:
 
 def robustness_sentence(comparison: Comparison) -> str:
     """What stands behind the answer."""
-    said = (_cost(comparison), _elsewhere(comparison), _plain_accuracy(comparison), _sharpness(comparison))
-    return " ".join(filter(None, said))
+    parts = (_cost(comparison), _elsewhere(comparison), _plain_accuracy(comparison), _sharpness(comparison))
+    return " ".join(filter(None, parts))
 
 
 def gradient_remarks(comparison: Comparison) -> list[str]:
@@ -61,15 +61,15 @@ def _cost(comparison: Comparison) -> str:
         return ""
     (label,) = pair_labels(comparison, [pair])
     left = of_hundred(_value(pair.federated))
-    said = f"Under attack ({label}) the federated model gets {left} test images right"
+    text = f"Under attack ({label}) the federated model gets {left} test images right"
     if not pair.central or not pair.difference:
-        return f"{said}; there is no central model to compare it with."
-    said = f"{said}, the central one {of_hundred(_value(pair.central)).removesuffix(' of 100')}"
+        return f"{text}; there is no central model to compare it with."
+    text = f"{text}, the central one {of_hundred(_value(pair.central)).removesuffix(' of 100')}"
     if comparison.answer == "open":
-        return f"{said}: too few to compare, a smaller eps would tell more."
+        return f"{text}: too few to compare, a smaller eps would tell more."
     if comparison.answer == "not shown":
-        return f"{said}; the difference of {_points(pair.difference)} may be luck."
-    return f"{said}: a difference of {_points(pair.difference)}."
+        return f"{text}; the difference of {_points(pair.difference)} may be luck."
+    return f"{text}: a difference of {_points(pair.difference)}."
 
 
 def _elsewhere(comparison: Comparison) -> str:

@@ -65,6 +65,11 @@ def test_an_audits_interval_is_wider_where_its_seeds_disagree() -> None:
     assert disagree.low < agree.low - 0.05
 
 
+def test_more_seeds_do_not_narrow_what_the_same_records_leave_open() -> None:
+    measure = over(*[(0.6, 0.55, 0.65)] * 3, strategy=None)
+    assert (measure.low, measure.high) == pytest.approx((0.55, 0.65))
+
+
 def test_an_interval_stays_on_the_scale_and_is_as_lopsided_as_the_seeds() -> None:
     nothing = over(*[(0.0, 0.0, 0.02)] * 4)
     assert (nothing.low, nothing.high) == pytest.approx((0.0, 0.01))
@@ -77,13 +82,16 @@ def test_a_seed_without_an_interval_leaves_none() -> None:
 
 
 @pytest.mark.parametrize("between", [0.0, 0.01, 0.02, 0.1])
-def test_an_interval_over_five_seeds_covers_the_mean_as_often_as_it_says(between: float) -> None:
+@pytest.mark.parametrize("same", [False, True])
+def test_an_interval_over_five_seeds_covers_the_mean_as_often_as_it_says(between: float, same: bool) -> None:
     """Simulated audits: each seed's training moves the true value, its records move what is measured."""
     rng = np.random.default_rng(0)
     within, covered = 0.02, 0
     for _ in range(400):
-        values = 0.6 + rng.normal(0, between, 5) + rng.normal(0, within, 5)
-        low, high = over_seeds(list(values), list(values - 1.96 * within), list(values + 1.96 * within))
+        records = rng.normal(0, within, 1 if same else 5)
+        values = 0.6 + rng.normal(0, between, 5) + records
+        ends = (list(values - 1.96 * within), list(values + 1.96 * within))
+        low, high = over_seeds(list(values), *ends, same_records=same)
         covered += low <= 0.6 <= high
     assert covered / 400 >= 0.93
 
@@ -93,7 +101,7 @@ def test_the_docstring_of_pooling_holds() -> None:
 
 
 def test_curves_against_eps_are_averaged_over_seeds() -> None:
-    there = {"attack": "pgd", "eps": 0.1, "n": 100}
+    there = {"attack": "pgd", "strategy": "fedavg", "eps": 0.1, "n": 100}
     apart = {"difference": -0.1, "difference_low": -0.2, "difference_high": 0.0}
     points = [Robustness(**there, **apart, seed=s, value=0.5, low=0.4, high=0.6) for s in range(4)]
     [point] = pooled_points(points)

@@ -202,7 +202,10 @@ def _sent(run: Run) -> list[tuple[str, str]]:
 def _title(run: Run, studied: bool) -> str:
     if run.study and run.study.title:
         return run.study.title
-    return "Printed and measured" if studied else "What this federation gives away"
+    if studied:
+        return "Printed and measured"
+    trained = any(row.strategy for row in run.rows)
+    return f"What this {'federation' if trained else 'model'} gives away"
 
 
 def _untried(answers: Sequence[AdversaryAnswers]) -> list[str]:

@@ -39,14 +39,17 @@ def pooled_points(points: Iterable[Robustness]) -> list[Robustness]:
     return [group[0] if len(group) == 1 else _mean_point(group) for group in groups.values()]
 
 
-def over_seeds(values: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> tuple[float, float]:
+def over_seeds(
+    values: Sequence[float], lows: Sequence[float], highs: Sequence[float], *, same_records: bool = False
+) -> tuple[float, float]:
     """The 95% interval of a mean over seeds, where both the seed and the records are drawn at random.
 
     Each of S seeds has a value with an interval that covers the choice of its records. The variance of the
-    mean is (B + W) / S: B is the sample variance of the values, W the mean of the seeds' own variances, each
+    mean is (B + W) / S: B is the sample variance of the values, W the mean of the variances within a seed,
     taken from the distance d between value and end as (d / 1.96)^2, for the lower and the upper end apart.
     B alone is estimated, from S - 1 degrees of freedom, so the quantile is that of Student's t with
     (S - 1) ((B + W) / B)^2 of them (Satterthwaite): S - 1 where training decides, normal where records do.
+    With the `same_records` for all seeds nothing about them averages out: the variance is B / S + W.
 
     B already holds some of the records' luck, so the interval errs on the wide side. The exception are two
     seeds that differ by far more than their intervals explain: it then covers the mean in 87 of 100 cases.
@@ -54,15 +57,18 @@ def over_seeds(values: Sequence[float], lows: Sequence[float], highs: Sequence[f
     >>> low, high = over_seeds([0.5, 0.5, 0.5, 0.5], [0.4] * 4, [0.6] * 4)  # equal: 0.1 / sqrt(4)
     >>> round(low, 4), round(high, 4)
     (0.45, 0.55)
+    >>> low, high = over_seeds([0.5, 0.5, 0.5, 0.5], [0.4] * 4, [0.6] * 4, same_records=True)
+    >>> round(low, 4), round(high, 4)
+    (0.4, 0.6)
     """
     middle, count = float(np.mean(values)), len(values)
-    between = float(np.var(values, ddof=1))
+    between = float(np.var(values, ddof=1)) / count
     reaches = []
     for ends in (lows, highs):
         within = float(np.mean((np.subtract(values, ends) / stats.norm.ppf((1 + LEVEL) / 2)) ** 2))
-        total = between + within
+        total = between + (within if same_records else within / count)
         freedom = (count - 1) * (total / between) ** 2 if between else math.inf
-        reaches.append(float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(total / count))
+        reaches.append(float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(total))
     return middle - reaches[0], middle + reaches[1]
 
 
@@ -70,7 +76,9 @@ def _measure(rows: Sequence[Finding]) -> Measure:
     valued = [row for row in rows if row.value is not None]
     estimates = [(row.value, row.low, row.high) for row in valued]
     if rows[0].source == "audit":
-        value, low, high = _mean(estimates, metric_words(rows[0].metric).span)
+        # Without a strategy nothing was trained: a finished model, asked about the same records every time.
+        same_records = rows[0].strategy is None
+        value, low, high = _mean(estimates, metric_words(rows[0].metric).span, same_records)
     else:
         value, low, high = _envelope(estimates)
     chances = [row.chance for row in rows if row.chance is not None]
@@ -88,14 +96,14 @@ def _measure(rows: Sequence[Finding]) -> Measure:
     )
 
 
-def _mean(estimates: Sequence[Ranged], bounds: tuple[float, float] | None) -> Ranged:
+def _mean(estimates: Sequence[Ranged], bounds: tuple[float, float] | None, same_records: bool) -> Ranged:
     """The mean with its interval over seeds and records, cut to the `bounds` of the scale."""
     complete = [(v, lo, hi) for v, lo, hi in estimates if v is not None and lo is not None and hi is not None]
     if len(estimates) < 2 or len(complete) < len(estimates):
         # A bound from one side has no distance to take a variance from: the weakest of the bounds holds.
         return _envelope(estimates)
     values, lows, highs = zip(*complete)
-    low, high = over_seeds(values, lows, highs)
+    low, high = over_seeds(values, lows, highs, same_records=same_records)
     least, most = bounds or (-math.inf, math.inf)
     return sum(values) / len(values), max(low, least), min(high, most)
 
@@ -115,8 +123,10 @@ def _envelope(estimates: Sequence[Ranged]) -> Ranged:
 
 
 def _mean_point(points: Sequence[Robustness]) -> Robustness:
-    value, low, high = _mean([(p.value, p.low, p.high) for p in points], (0.0, 1.0))
-    apart = _mean([(p.difference, p.difference_low, p.difference_high) for p in points], (-1.0, 1.0))
+    same_records = not points[0].strategy
+    value, low, high = _mean([(p.value, p.low, p.high) for p in points], (0.0, 1.0), same_records)
+    differences = [(p.difference, p.difference_low, p.difference_high) for p in points]
+    difference, difference_low, difference_high = _mean(differences, (-1.0, 1.0), same_records)
     chances = [p.chance for p in points if p.chance is not None]
     return points[0].model_copy(
         update={
@@ -125,8 +135,8 @@ def _mean_point(points: Sequence[Robustness]) -> Robustness:
             "high": high,
             "chance": sum(chances) / len(chances) if chances else None,
             "n": sum(p.n or 0 for p in points) or None,
-            "difference": apart[0],
-            "difference_low": apart[1],
-            "difference_high": apart[2],
+            "difference": difference,
+            "difference_low": difference_low,
+            "difference_high": difference_high,
         }
     )

@@ -29,7 +29,7 @@ from glasshouse.findings import Finding
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.listing import REGISTRIES
-from glasshouse.verdicts.metrics import FAMILIES
+from glasshouse.verdicts.metrics import families
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -115,7 +115,7 @@ def test_the_adversaries_page_has_everything_that_can_be_touched():
 
 def test_the_report_page_explains_every_verdict():
     text = page("reading-the-report.md")
-    for family in FAMILIES.values():
+    for family in families().values():
         assert f"**{family.found}**" in text
         assert f"**{family.not_found}**" in text
 

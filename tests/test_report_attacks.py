@@ -15,7 +15,7 @@ from glasshouse.report.figures.roc import area, roc_panels
 from glasshouse.spelling import interval
 from glasshouse.verdicts.answers import answers_by_adversary
 from glasshouse.verdicts.measure import headline
-from glasshouse.verdicts.metrics import METRICS
+from glasshouse.verdicts.metrics import metrics
 from glasshouse.verdicts.pooling import pooled
 
 EPSILON = {"metric": "epsilon", "attack": "canaries", "chance": 0.0, "high": None}
@@ -74,7 +74,7 @@ def test_a_bound_on_epsilon_is_not_weighed_against_an_auc() -> None:
 @pytest.mark.parametrize("metric", ["train-accuracy", "train-test-gap", "null-auc"])
 def test_what_is_no_leak_has_no_card(tmp_path: Path, metric: str) -> None:
     assert answers_by_adversary([measured(metric=metric)]) == []
-    assert METRICS[metric].label in page_of(tmp_path, a_row(metric=metric))
+    assert metrics()[metric].label in page_of(tmp_path, a_row(metric=metric))
 
 
 def test_naming_the_client_that_held_a_record_is_a_question_of_its_own(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from glasshouse.report.figures.roc import RocPanel, decides, indifferent, roc_fi
 from glasshouse.report.words.measures import sentence
 from glasshouse.report.words.tradeoffs import worth_sentence
 from glasshouse.verdicts.answers import answers_by_adversary
-from glasshouse.verdicts.metrics import FAMILIES
+from glasshouse.verdicts.metrics import families
 from glasshouse.verdicts.pooling import pooled
 from glasshouse.verdicts.tradeoff import tradeoffs
 
@@ -63,7 +63,7 @@ def test_an_answer_about_records_speaks_of_records() -> None:
 
 
 def test_verdicts_on_batches_are_worded_as_those_on_records() -> None:
-    single, batches = FAMILIES["membership"], FAMILIES["batch-membership"]
+    single, batches = families()["membership"], families()["batch-membership"]
     assert (single.found, single.not_found) == (batches.found, batches.not_found)
 
 

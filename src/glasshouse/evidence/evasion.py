@@ -11,6 +11,7 @@ from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.evidence import Comparison, Evidence, Judgement, Score
 from glasshouse.evidence.truth import Question
+from glasshouse.evidence.words import Family, Metric
 from glasshouse.exhibits import Exhibits, Robustness
 from glasshouse.learning.ball import Ball, Norm, lengths, rim
 from glasshouse.learning.evaluate import predict
@@ -23,6 +24,45 @@ SHOWN = 8
 
 Outcomes = Mapping[float, np.ndarray]
 """For each eps, 0 for no attack, which candidates the model gets right, bool of shape (N,)."""
+
+
+METRICS = {
+    "robust-accuracy": Metric(
+        "robust accuracy",
+        "changes test images within a set limit, and the model then gets {value} right",
+        "random noise of the same size leaves {chance}",
+        leaks="low",
+    ),
+    "clean-accuracy": Metric("clean accuracy", "leaves {value} right without an attack", leaks="none"),
+    "robust-accuracy-over-central": Metric(
+        "robust accuracy over central",
+        "leaves a share of the images right that differs from the central model's by {raw}",
+        leaks="none",
+        span=None,
+    ),
+    "clean-accuracy-over-central": Metric(
+        "clean accuracy over central",
+        "attacks a model whose share right differs from the central model's by {raw}",
+        leaks="none",
+        span=None,
+        detail=True,
+    ),
+    "masked-share": Metric(
+        "fell only without gradients",
+        "needs no gradient to fool the model on {value} images on which attacks with gradients failed",
+        leaks="none",
+    ),
+}
+
+FAMILIES = {
+    "evasion": Family(
+        "Evasion",
+        "Can changed images fool the model?",
+        "robust-accuracy",
+        "can be fooled",
+        "no weakness found",
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +81,8 @@ class AdversarialExamples(Evidence):
     hidden: Tensor | None = None
 
     about = "test images"
+    metrics = METRICS
+    families = FAMILIES
 
     def judge(self, question: Question) -> Judgement:
         """At the largest limit; the blind guess is noise of the same size. Signs of masking stand beside it.

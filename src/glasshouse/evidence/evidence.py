@@ -10,6 +10,7 @@ from torch import Tensor
 
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.truth import Question
+from glasshouse.evidence.words import Family, Metric
 from glasshouse.exhibits import Exhibits
 from glasshouse.measures.estimate import Estimate
 
@@ -54,9 +55,12 @@ class Evidence(ABC):
     """An attack's answer; each kind is one file of this folder and one line of its registry.
 
     `about` says what the attack is asked about: members and non-members, test images, or the clients.
+    `metrics` and `families` say how its scores, and the attacks that return it, are spoken of and judged.
     """
 
     about: ClassVar[Literal["records", "test images", "clients"]]
+    metrics: ClassVar[Mapping[str, Metric]]
+    families: ClassVar[Mapping[str, Family]]
 
     @abstractmethod
     def judge(self, question: Question) -> Judgement:

@@ -6,8 +6,26 @@ import numpy as np
 
 from glasshouse.evidence.evidence import Evidence, Judgement, Score
 from glasshouse.evidence.truth import Question
+from glasshouse.evidence.words import Family, Metric
 from glasshouse.measures.estimate import mean, proportion
 from glasshouse.measures.labels import overlap, whole_counts
+
+METRICS = {
+    "label-overlap": Metric(
+        "label overlap",
+        "counts {value} of the clients' labels right",
+        "guessing all classes equally often would get {chance}",
+    ),
+    "exact-counts": Metric(
+        "exact counts",
+        "knows exactly how many images of every class a client holds, for {value} clients",
+        "a blind guess would know it for {chance}",
+    ),
+}
+
+FAMILIES = {
+    "labels": Family("Labels", "Which classes do the clients hold, and how many of each?", "label-overlap"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +43,8 @@ class LabelCounts(Evidence):
     counted: tuple[CountedLabels, ...]
 
     about = "clients"
+    metrics = METRICS
+    families = FAMILIES
 
     def judge(self, question: Question) -> Judgement:
         """The blind guess gives every class the same count."""

@@ -9,6 +9,7 @@ import numpy as np
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.evidence import Evidence, Judgement, Score
 from glasshouse.evidence.truth import Question
+from glasshouse.evidence.words import Family, Metric
 from glasshouse.exhibits import Exhibits, Risk, Roc
 from glasshouse.learning.seeds import numpy_from
 from glasshouse.measures.epsilon import epsilon_lower_bound
@@ -17,6 +18,72 @@ from glasshouse.measures.membership import advantage, auc, balanced_accuracy, ch
 
 LOW_RATES = {"1%": 0.01, "0.1%": 0.001, "0.01%": 0.0001}
 """The false positive rates at which true ones are counted."""
+
+
+def lopsided(members: int) -> Metric:
+    """Accuracy among `members` members for each non-member, as some papers report it."""
+    return Metric(
+        f"accuracy at {members}:1",
+        f"is right in {{value}} cases where {members} of {members + 1} records are members",
+        "always saying member would be right in {chance}",
+        detail=True,
+    )
+
+
+METRICS = {
+    "auc": Metric(
+        "AUC",
+        "sees one record used for training and one that was not, and picks the right one in {value} cases",
+        "a coin would get {chance}",
+    ),
+    "balanced-accuracy": Metric(
+        "balanced accuracy",
+        "tells members from non-members in {value} cases",
+        "a coin would get {chance}",
+    ),
+    "tpr-at-1%-fpr": Metric(
+        "TPR at 1% FPR",
+        "points out {value} training records while wrongly accusing 1 of 100 others",
+        "a blind guess would point out {chance}",
+    ),
+    "tpr-at-0.1%-fpr": Metric(
+        "TPR at 0.1% FPR",
+        "points out {value} training records while wrongly accusing 1 of 1000 others",
+        "a blind guess would point out {chance}",
+        detail=True,
+    ),
+    "tpr-at-0.01%-fpr": Metric(
+        "TPR at 0.01% FPR",
+        "points out {value} training records while wrongly accusing 1 of 10000 others",
+        "a blind guess would point out {chance}",
+        detail=True,
+    ),
+    "advantage": Metric(
+        "advantage (TPR \N{MINUS SIGN} FPR)",
+        "accuses members more often than others, by a rate of {raw}",
+        "a blind guess would accuse both alike ({chance})",
+        span=None,
+        detail=True,
+    ),
+    "accuracy-at-5:1": lopsided(5),
+    "accuracy-at-6:1": lopsided(6),
+    "epsilon": Metric(
+        "epsilon, lower bound",
+        "shows, with 95% confidence, that training spends an epsilon of at least {raw}",
+        "an attack that learns nothing shows {chance}",
+        span=None,
+    ),
+}
+
+FAMILIES = {
+    "membership": Family("Membership", "Was this record used for training?", "auc"),
+    "batch-membership": Family(
+        "Membership of batches",
+        "Was this batch of records used for training?",
+        "auc",
+        judges=("batch", "batches"),
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +100,8 @@ class MembershipScores(Evidence):
     by_round: dict[int, np.ndarray] = field(default_factory=dict)
 
     about = "records"
+    metrics = METRICS
+    families = FAMILIES
 
     def judge(self, question: Question) -> Judgement:
         """Beside a coin's scores; single records also bound epsilon from below."""

@@ -6,8 +6,25 @@ import numpy as np
 
 from glasshouse.evidence.evidence import Evidence, Judgement, Score
 from glasshouse.evidence.truth import Question
+from glasshouse.evidence.words import Family, Metric
 from glasshouse.learning.seeds import numpy_from
 from glasshouse.measures.estimate import clustered_proportion
+
+METRICS = {
+    "nearest-member-share": Metric(
+        "nearest record is a member",
+        "receives samples whose nearest record was used for training in {value} cases",
+        "with samples that say nothing of the training records it would be {chance}",
+    ),
+}
+
+FAMILIES = {
+    "disclosure": Family(
+        "Samples",
+        "Do the samples that the server sends lie nearer to training records than to others?",
+        "nearest-member-share",
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +34,8 @@ class Nearness(Evidence):
     distances: np.ndarray
 
     about = "records"
+    metrics = METRICS
+    families = FAMILIES
 
     def judge(self, question: Question) -> Judgement:
         """Among as many members as non-members, so that either is nearest to a sample that says nothing.

@@ -10,6 +10,7 @@ from torch import Tensor
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.evidence import Comparison, Evidence, Judgement, Score
 from glasshouse.evidence.truth import Question
+from glasshouse.evidence.words import Family, Metric
 from glasshouse.measures.estimate import Estimate, mean, proportion
 from glasshouse.measures.pictures import (
     CAP,
@@ -21,6 +22,49 @@ from glasshouse.measures.pictures import (
     paired_psnr,
     paired_ssim,
 )
+
+METRICS = {
+    "recovery-rate": Metric(
+        "recovery rate",
+        "rebuilds {value} training images closely enough to count (18 dB or more)",
+        "the most similar image it had before would do for {chance}",
+    ),
+    "near-exact-rate": Metric(
+        "near-exact rate",
+        "rebuilds {value} training images almost exactly (30 dB or more)",
+        "the most similar image it had before would do for {chance}",
+    ),
+    "psnr": Metric(
+        "PSNR",
+        "comes as near to the training images as a mean signal-to-noise ratio of {raw}",
+        "the most similar images it had before reach {chance}",
+        span=None,
+        unit="dB",
+    ),
+    "ssim": Metric(
+        "SSIM",
+        "returns images with a mean structural similarity of {raw} to the training images",
+        "the most similar images it had before reach {chance}",
+        span=None,
+        detail=True,
+    ),
+    "psnr-of-recovered": Metric(
+        "PSNR of recovered", "rebuilds those with {raw}", leaks="none", span=None, unit="dB"
+    ),
+    "psnr-of-returned": Metric("PSNR of returned", "returns {raw}", leaks="none", span=None, unit="dB"),
+    "offline-seconds": Metric(
+        "preparation", "prepares the attack in {raw}", leaks="none", span=None, unit="s"
+    ),
+    "online-seconds": Metric(
+        "reconstruction", "rebuilds the images in {raw}", leaks="none", span=None, unit="s"
+    ),
+}
+
+FAMILIES = {
+    "reconstruction": Family(
+        "Reconstruction", "Can the server rebuild training images?", "recovery-rate", turns_round=False
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +83,8 @@ class Reconstructions(Evidence):
     note: str | None = None
 
     about = "clients"
+    metrics = METRICS
+    families = FAMILIES
 
     def judge(self, question: Question) -> Judgement:
         """Every sample counts: where no image was returned for it, a uniform grey one is judged.

@@ -6,7 +6,20 @@ import numpy as np
 
 from glasshouse.evidence.evidence import Evidence, Judgement, Score
 from glasshouse.evidence.truth import Question
+from glasshouse.evidence.words import Family, Metric
 from glasshouse.measures.estimate import proportion
+
+METRICS = {
+    "source-accuracy": Metric(
+        "source accuracy",
+        "names the client that held a training record, rightly in {value} cases",
+        "always naming the largest client would be right in {chance}",
+    ),
+}
+
+FAMILIES = {
+    "source": Family("Source", "Which client held this record?", "source-accuracy"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,6 +29,8 @@ class Sources(Evidence):
     clients: np.ndarray
 
     about = "records"
+    metrics = METRICS
+    families = FAMILIES
 
     def judge(self, question: Question) -> Judgement:
         """Only members have a source; the blind guess always names the client that holds most of them."""

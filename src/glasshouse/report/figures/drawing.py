@@ -79,6 +79,8 @@ def drawn(name: str, title: str, draw: Callable[[Figure], None], size: tuple[flo
         figure = Figure(figsize=size, dpi=72)
         FigureCanvasAgg(figure)
         draw(figure)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once, not again for each file
         svg, png = io.StringIO(), io.BytesIO()
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
         figure.savefig(svg, format="svg", transparent=True, metadata=nothing)

@@ -4,10 +4,13 @@ A metric or family that is not listed is shown under its own name; high values o
 """
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from glasshouse.evidence import KINDS
-from glasshouse.evidence.evidence import Evidence
 from glasshouse.evidence.words import Family, Metric
+
+if TYPE_CHECKING:
+    from glasshouse.evidence.evidence import Evidence
 
 NOT_RUN = "not-applicable"  # the metric of an attack that could not run
 VETTING = "vetting"  # the family of what a client could have noticed
@@ -104,5 +107,5 @@ def families() -> dict[str, Family]:
     return {name: family for kind in _kinds() for name, family in kind.families.items()} | MODEL_FAMILIES
 
 
-def _kinds() -> list[type[Evidence]]:
+def _kinds() -> "list[type[Evidence]]":
     return [KINDS.load(name) for name in KINDS]

@@ -64,7 +64,7 @@ class LiveClients:
 
         Raises `RoundFailed` where the channel cannot deliver, or every client refuses the model.
         """
-        unknown = [client for client in clients if not 0 <= client < len(self._numbers)]
+        unknown = [client for client in (*clients, *(apart or {})) if not 0 <= client < len(self._numbers)]
         if unknown:
             raise BadInput(
                 f"no client {unknown[0]} to exchange with; they are numbered 0 to {len(self._numbers) - 1}"

@@ -52,8 +52,8 @@ class ModelAccess(Access):
 class Protocol:
     """What every server knows, because it wrote it: network, layout, the clients' recipe, task and channel.
 
-    `shape` is that of an image: channels, height and width. Clients know it too, since they keep to it. What
-    the `strategy` has a client do, an adversary can do with images of its own.
+    `shape` is that of an image: channels, height and width. Clients know it too, since they follow it. What
+    the `strategy` has a client do, an adversary can simulate.
     """
 
     architecture: nn.Module
@@ -66,23 +66,45 @@ class Protocol:
 
 
 @dataclass(frozen=True, eq=False)
-class SeenUpdates:
-    """A round in which every update was seen; `sent` is the model the clients started from, shape (P,)."""
+class SeenRound:
+    """A round that somebody saw: its number, and the model that the server sent, shape (P,)."""
 
     number: int
     sent: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class SeenUpdates(SeenRound):
+    """A round in which every update was seen."""
+
     updates: tuple[Update, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class SeenSum:
+class SeenSum(SeenRound):
     """A round in which only the weighted mean, shape (P,), was seen, and each client's sample count."""
 
-    number: int
-    sent: Tensor
     mean: Tensor
     clients: tuple[int, ...]
     sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenReports(SeenRound):
+    """A round in which clients reported something about the model sent beside their updates.
+
+    `reports` has what each client reported, by name, and `sizes` its sample count.
+    """
+
+    reports: Mapping[int, Mapping[str, Tensor]]
+    sizes: Mapping[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenPayload(SeenRound):
+    """A round in which the server sent something beside the model: `payload`, by name."""
+
+    payload: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,35 +126,12 @@ class AggregateAccess(Access):
 
 
 @dataclass(frozen=True, eq=False)
-class SeenReports:
-    """A round in which clients told the server something beside their updates.
-
-    `reports` and `sizes` are what each client told, by name, and its sample count; `sent` is the model that
-    they told it of, shape (P,).
-    """
-
-    number: int
-    sent: Tensor
-    reports: Mapping[int, Mapping[str, Tensor]]
-    sizes: Mapping[int, int]
-
-
-@dataclass(frozen=True, eq=False)
 class ReportAccess(Access):
-    """Reads, round by round, what clients tell beside their updates: in the clear, whatever the channel."""
+    """Reads, round by round, what clients report beside their updates: in the clear, whatever the channel."""
 
     adversary = "curious server"
     protocol: Protocol
     rounds: tuple[SeenReports, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class SeenPayload:
-    """A round in which the server sent something beside the model `sent`, shape (P,): `payload`, by name."""
-
-    number: int
-    sent: Tensor
-    payload: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)

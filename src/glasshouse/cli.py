@@ -209,8 +209,8 @@ def vet(
     if data is not None:
         from glasshouse.data.sources import load
 
-        own = load(data).train
-        size, classes, images = own.shape, own.classes, own.x
+        local = load(data).train
+        size, classes, images = local.shape, local.classes, local.x
     else:
         size, images = read_shape(str(shape)), None
     vetting = vet_file(
@@ -285,9 +285,9 @@ def _overridden(
     if data is not None:
         changes["data"] = setting.data.model_copy(update={"name": data})
     network = {"name": model, "weights": weights}
-    given = {key: value for key, value in network.items() if value is not None}
-    if given:
-        changes["model"] = setting.model.model_copy(update=given)
+    network = {key: value for key, value in network.items() if value is not None}
+    if network:
+        changes["model"] = setting.model.model_copy(update=network)
     if seed is not None:
         changes["seed"] = seed
     return setting.model_copy(update=changes)

@@ -39,7 +39,7 @@ class Registry:
         name, arguments = parse_spec(spec, self.kind)
         factory = self.load(name)
         try:
-            made = factory(**arguments)
+            product = factory(**arguments)
         except BadInput:
             raise
         except TypeError as error:
@@ -47,9 +47,9 @@ class Registry:
         except Exception as error:  # whatever a user's own class raises
             named = f"{type(error).__name__}: {error}"
             raise BadInput(f"{self.kind} {spec!r} raised {named}; repair it") from error
-        if self.base and not isinstance(made, import_object(self.base)):
+        if self.base and not isinstance(product, import_object(self.base)):
             raise BadInput(f"{self.kind} {spec!r} is of another kind; derive it from {self.base}")
-        return made
+        return product
 
 
 def parse_spec(spec: str, kind: str) -> tuple[str, dict[str, Any]]:

@@ -92,12 +92,12 @@ class RunFolder:
     def __init__(self, path: Path, config: str) -> None:
         self.path = path
         kept = path / "config.toml"
-        found = read_text(kept)
-        if found is not None and found != config:
+        before = read_text(kept)
+        if before is not None and before != config:
             raise BadInput(
                 f"{path} holds a run with another configuration; choose another --out, or delete the folder"
             )
-        if found is None and path.is_dir() and any(path.iterdir()):
+        if before is None and path.is_dir() and any(path.iterdir()):
             raise BadInput(f"{path} is not empty and holds no run; choose another --out")
         write_text(kept, config)
 

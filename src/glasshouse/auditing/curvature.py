@@ -54,8 +54,8 @@ def _eigenvalue(experiment: Experiment, target: Target, chosen: np.ndarray) -> E
     assert target.case.model is not None
     seed = derive(experiment.setting.seed, "curvature", "start")
     try:
-        found = top_eigenvalues(target.case.model, experiment.split.pool[chosen], seed=seed)
+        top = top_eigenvalues(target.case.model, experiment.split.pool[chosen], seed=seed)
     except (BadInput, RuntimeError, np.linalg.LinAlgError) as error:
         return Estimate(None, None, None, len(chosen), str(error).splitlines()[0])
-    effort = f"{found.products} products with the Hessian, relative residual {found.residual:.1g}"
-    return replace(found.estimate, note=found.estimate.note or effort)
+    effort = f"{top.products} products with the Hessian, relative residual {top.residual:.1g}"
+    return replace(top.estimate, note=top.estimate.note or effort)

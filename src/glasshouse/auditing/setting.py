@@ -204,8 +204,8 @@ def _line(text: str, error: ValidationError) -> str:
     *tables, key = (str(part) for part in error.errors()[0]["loc"] if not isinstance(part, int))
     header, wanted = "", ".".join(tables)
     for number, line in enumerate(text.splitlines(), 1):
-        if found := re.match(r"\s*\[([^\]]+)\]", line):
-            header = found[1].strip()
+        if table := re.match(r"\s*\[([^\]]+)\]", line):
+            header = table[1].strip()
             if wanted == "" and header == key:
                 return f", line {number}"
         elif header == wanted and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):

@@ -112,7 +112,7 @@ class Shadowing:
     def _training(self, defence: str, rounds: int) -> Training:
         """How the target was trained, or the same number of epochs in one place.
 
-        Shadows have no server with images of its own; fedavg stands in for a strategy that needs them.
+        The server of shadows has no images; fedavg stands in for a strategy that needs them.
         """
         setting = self._experiment.setting
         training, audit = setting.training, setting.audit
@@ -133,15 +133,15 @@ class Shadowing:
         source = "auxiliary images" if kind == "offline" else "of the records in question themselves"
         setting = self._experiment.setting
         target = setting.training.strategy
-        told = (
+        described = (
             f"{len(sets)} shadow models of the same network and recipe, trained {training.described()}, "
             f"each on {len(sets[0].train)} {source}"
         )
         if setting.audit.shadow_training == "like-target" and training.strategy != target:
-            told += f", by fedavg, as there is no server with images of its own, which {target} needs"
+            described += f", by fedavg, as no server has the images that {target} needs"
         start = "" if self._experiment.fresh_weights else ", from the target's own first weights"
         cut = self._auxiliary
-        return Shadows(answers.about(slice(cut)), answers.about(slice(cut, None)), told + start)
+        return Shadows(answers.about(slice(cut)), answers.about(slice(cut, None)), described + start)
 
 
 @dataclass(frozen=True, eq=False)

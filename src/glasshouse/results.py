@@ -37,8 +37,5 @@ def write_results(folder: Path, findings: Sequence[Finding], exhibits: Exhibits)
 def versions() -> dict[str, str]:
     """The versions of everything that could change a number."""
     packages = ("glasshouse", "torch", "numpy", "scipy", "scikit-learn", "joblib")
-    versions = {package: metadata.version(package) for package in packages}
-    return {
-        "python": platform.python_version(),
-        "platform": f"{sys.platform} {platform.machine()}",
-    } | versions
+    machine = {"python": platform.python_version(), "platform": f"{sys.platform} {platform.machine()}"}
+    return machine | {package: metadata.version(package) for package in packages}

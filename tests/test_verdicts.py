@@ -68,6 +68,7 @@ def test_an_audits_interval_is_wider_where_its_seeds_disagree() -> None:
 def test_more_seeds_do_not_narrow_what_the_same_records_leave_open() -> None:
     measure = over(*[(0.6, 0.55, 0.65)] * 3, strategy=None)
     assert (measure.low, measure.high) == pytest.approx((0.55, 0.65))
+    assert measure.n == 720
 
 
 def test_an_interval_stays_on_the_scale_and_is_as_lopsided_as_the_seeds() -> None:

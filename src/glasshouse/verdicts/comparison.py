@@ -6,7 +6,6 @@ from itertools import combinations
 from typing import Literal
 
 from glasshouse.exhibits import Robustness
-from glasshouse.findings import Finding
 from glasshouse.verdicts.measure import Measure
 from glasshouse.verdicts.metrics import CENTRAL, CURVATURE
 
@@ -119,11 +118,11 @@ def find(measures: Iterable[Measure], metric: str, attack: str | None) -> Measur
     return next((m for m in measures if (m.row.metric, m.row.attack) == (metric, attack)), None)
 
 
-def learned_less(rows: Iterable[Finding]) -> bool:
+def learned_less(measures: Iterable[Measure]) -> bool:
     """Whether the federation learned clearly less than one party with all the data would."""
-    tests = [row for row in rows if row.metric == "test-accuracy" and row.defence == "none"]
-    central = [row.low for row in tests if row.strategy == CENTRAL and row.low is not None]
-    federated = [row.high for row in tests if row.strategy != CENTRAL and row.high is not None]
+    tests = [m for m in measures if m.row.metric == "test-accuracy" and m.row.defence == "none"]
+    central = [m.low for m in tests if m.row.strategy == CENTRAL and m.low is not None]
+    federated = [m.high for m in tests if m.row.strategy != CENTRAL and m.high is not None]
     return any(high < low for high in federated for low in central)
 
 

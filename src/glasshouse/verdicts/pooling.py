@@ -75,9 +75,9 @@ def over_seeds(
 def _measure(rows: Sequence[Finding]) -> Measure:
     valued = [row for row in rows if row.value is not None]
     estimates = [(row.value, row.low, row.high) for row in valued]
+    # Without a strategy nothing was trained: a finished model, asked about the same records every time.
+    same_records = rows[0].source == "audit" and rows[0].strategy is None
     if rows[0].source == "audit":
-        # Without a strategy nothing was trained: a finished model, asked about the same records every time.
-        same_records = rows[0].strategy is None
         value, low, high = _mean(estimates, metric_words(rows[0].metric).span, same_records)
     else:
         value, low, high = _envelope(estimates)
@@ -91,7 +91,7 @@ def _measure(rows: Sequence[Finding]) -> Measure:
         low=low,
         high=high,
         chance=sum(chances) / len(chances) if chances else None,
-        n=sum(counts) if counts else None,
+        n=(max if same_records else sum)(counts) if counts else None,
         values=tuple(row.value for row in valued if row.value is not None),
     )
 

@@ -26,7 +26,7 @@ def caveats(rows: Sequence[Finding], measures: Sequence[Measure]) -> list[str]:
             "Each answer leads with the attack that got furthest. Its interval is not widened for having "
             "been chosen, nor for the number of attacks and defences compared."
         )
-    if learned_less(rows):
+    if learned_less(measures):
         lines.append(
             "The federated model learned clearly less than the same network trained centrally. A model that "
             "has not learned its data has little to give away: train longer before trusting that no leak was "

@@ -37,7 +37,7 @@ def test_every_adversary_that_can_be_granted_access_has_a_place_and_words() -> N
     assert tuple(ADVERSARIES) == BY_ACCESS
 
 
-def test_verdicts_load_neither_the_page_nor_torch() -> None:
+def test_importing_verdicts_loads_neither_the_page_nor_torch() -> None:
     names = ("answers", "claims", "comparison", "exposure", "measure", "metrics", "pooling", "tradeoff")
     imports = ", ".join(f"glasshouse.verdicts.{name}" for name in names)
     code = f"import sys, {imports}; sys.exit(bool({{'torch', 'matplotlib', 'jinja2'}} & set(sys.modules)))"

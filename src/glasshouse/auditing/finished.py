@@ -36,13 +36,18 @@ ADVERSARIES = (QueryAccess, ModelAccess)
 """Who can attack a model without its training: whoever may ask it, and whoever owns it."""
 
 
+EPS = "(0.01,0.02,0.05,0.1)"
+"""How far evasion attacks may move a pixel: as in an audit by default."""
+
+
 def finished_setting() -> Setting:
     """Every attack that needs no more than the model: those of a usual audit with their options first."""
     usual = AttackTable().attacks
     named = {parse_spec(spec, "attack")[0] for spec in usual}
-    specs = [*usual, *(name for name in ATTACKS if name not in named)]
-    able = tuple(spec for spec in specs if set(ATTACKS.make(spec).needs) & set(ADVERSARIES))
-    return Setting(audit=AttackTable(attacks=able))
+    others = [assignment for assignment in assignments(ATTACKS) if assignment.spec not in named]
+    more = [f"{a.spec}(eps={EPS})" if a.meets_central else a.spec for a in others]
+    able = [a.spec for a in assignments([*usual, *more]) if a.access in ADVERSARIES]
+    return Setting(audit=AttackTable(attacks=tuple(dict.fromkeys(able))))
 
 
 def prepare_finished(setting: Setting, parts: Mapping[str, Any], model: nn.Module | None) -> Experiment:
@@ -110,7 +115,7 @@ def _target(experiment: Experiment) -> Target:
             model, Layout.of(model), setting.training.recipe(), split.pool.shape, split.pool.classes
         ),
         model=model,
-        truth=dataclasses.replace(experiment.truth, test=test),
+        truth=dataclasses.replace(experiment.truth, clients=(), test=test),
         auxiliary=experiment.auxiliary,
     )
     return Target(Variant("finished", "none"), case, hits(model, test).numpy(), setting.training.rounds)

@@ -59,6 +59,11 @@ class Comparison:
     points: tuple[Robustness, ...] = ()
 
     @property
+    def of_federation(self) -> bool:
+        """Whether the model was trained in a federation that was seen; a finished model was not."""
+        return any(m.row.strategy for m in self.measures)
+
+    @property
     def decisive(self) -> Pair | None:
         """The attack that leaves the federated model least, within the largest eps that leaves enough."""
         attacked = [pair for pair in self.pairs if pair.metric == "robust-accuracy" and pair.federated]

@@ -37,7 +37,9 @@ def attacks_figure(points: Sequence[Robustness]) -> Drawing:
                 style, first = _STYLES[rank % len(_STYLES)], rank == 0
                 _draw_line(axes, line, colour, style, 2.2 if first else 1.4, band=first)
         for central in sorted({p.strategy == CENTRAL for p in points}):
-            axes.plot([], [], color=_MODELS[central][1], linewidth=2.2, label=_MODELS[central][0])
+            label, colour = _MODELS[central]
+            named = label if any(p.strategy for p in points) else "the model"
+            axes.plot([], [], color=colour, linewidth=2.2, label=named)
         for rank, attack in enumerate(attacks):
             axes.plot([], [], color=INK, linestyle=_STYLES[rank % len(_STYLES)], label=names[attack])
         _finish(figure, axes, points)

@@ -11,7 +11,11 @@ from glasshouse.verdicts.metrics import CENTRAL
 def comparison_table(comparison: Comparison) -> Table:
     """Central beside federated with intervals, their difference and who is ahead."""
     both = any(pair.central and pair.federated for pair in comparison.pairs)
-    heads = ("trained centrally", "federated", "difference") if both else ("federated",)
+    heads = (
+        ("trained centrally", "federated", "difference")
+        if both
+        else ("federated" if comparison.of_federation else "accuracy",)
+    )
     columns = [Column("attack", ("attack",)), *map(ranged_column, heads)]
     columns += [Column("verdict", ("verdict",))] if both else []
     rows = []

@@ -8,6 +8,8 @@ from glasshouse.verdicts.comparison import Comparison, Pair
 from glasshouse.verdicts.measure import Measure
 from glasshouse.verdicts.metrics import CENTRAL, metric_words
 
+_KINDS = {CENTRAL: "central ", None: ""}
+
 
 def pair_labels(comparison: Comparison, pairs: Iterable[Pair] | None = None) -> list[str]:
     """What each of the pairs, or all of them, is about."""
@@ -35,7 +37,7 @@ def gradient_remarks(comparison: Comparison) -> list[str]:
     remarks = []
     for m in comparison.measures:
         if m.row.metric == "robust-accuracy" and m.row.note:
-            whose = "the central model" if m.row.strategy == CENTRAL else "the federated model"
+            whose = f"the {_KINDS.get(m.row.strategy, 'federated ')}model"
             under = "" if (m.row.defence or "none") == "none" else f" under {defence_words(m.row.defence)}"
             attack = m.row.attack or ""
             remarks.append(f"{names.get(attack, attack)} on {whose}{under}: {m.row.note}")
@@ -61,6 +63,8 @@ def _cost(comparison: Comparison) -> str:
         return ""
     (label,) = pair_labels(comparison, [pair])
     left = of_hundred(_value(pair.federated))
+    if not comparison.of_federation:
+        return f"Under attack ({label}) the model gets {left} test images right."
     text = f"Under attack ({label}) the federated model gets {left} test images right"
     if not pair.central or not pair.difference:
         return f"{text}; there is no central model to compare it with."

@@ -118,7 +118,7 @@ def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
             seen.pop(CENTRAL, None)
         if seen:
             known.append((key, ", ".join(seen)))
-    if run.clients is not None:
+    if run.clients is not None and any(row.strategy for row in run.rows):
         known.append(("clients", str(run.clients)))
     for where, central in (("test accuracy", False), ("trained centrally", True)):
         known += [

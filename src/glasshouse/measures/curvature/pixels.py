@@ -11,7 +11,7 @@ from glasshouse.learning.cpu import channels_last, laid_out
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.measures.curvature.krylov import ROUNDING
 from glasshouse.measures.curvature.product import OVERFLOW, Operator
-from glasshouse.measures.curvature.subject import frozen_copy
+from glasshouse.measures.curvature.subject import check_gradient, differentiable, frozen_copy
 
 CHUNK = 250
 """Images whose curvature is found at once."""
@@ -42,8 +42,11 @@ def input_curvature(
 def _pixel_hessian(network: nn.Module, x: Tensor, y: Tensor) -> Operator:
     """The map from vectors, shape (N, pixels), to each image's Hessian times its vector, the same shape."""
     x = channels_last(x).detach().requires_grad_(True)
-    loss = F.cross_entropy(network(x), y, reduction="sum")
-    (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+    with differentiable():
+        logits = network(x)
+        check_gradient(logits, "pixels")
+        loss = F.cross_entropy(logits, y, reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
     if not gradient.isfinite().all():
         raise BadInput(OVERFLOW)
 

@@ -40,7 +40,6 @@ class Hessian:
         if plain(copy):
             self._take = partial(LayeredChunk, list(leaves(laid_out(copy))))
         else:
-            # Forward differentiation knows none of the faster layers, but their memory order.
             self._take = partial(GraphChunk, copy.to(memory_format=torch.channels_last))  # type: ignore[call-overload]
         self._kept: list[Chunk] = []
         self.size = sum(shape.numel() for shape in self._shapes)

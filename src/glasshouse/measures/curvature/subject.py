@@ -1,9 +1,12 @@
 """Whose curvature is asked for: a copy of the model in eval mode, and the images, checked at the door."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
@@ -33,8 +36,15 @@ def frozen_copy(model: nn.Module, images: Images) -> nn.Module:
     return copy
 
 
+@contextmanager
+def differentiable() -> Iterator[None]:
+    """Where answers can be differentiated more than once: torch's fused attention cannot, on a CPU."""
+    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
 def _check_answer(model: nn.Module, images: Images) -> None:
-    with torch.no_grad():
+    with torch.enable_grad():
         logits = model(channels_last(images.x[:1]))
     highest = int(images.y.max())
     if logits.ndim != 2 or logits.shape[1] <= highest:
@@ -44,3 +54,13 @@ def _check_answer(model: nn.Module, images: Images) -> None:
         )
     if not logits.isfinite().all():
         raise BadInput("curvature: the model's answers are not finite; give a model that works")
+    check_gradient(logits, "parameters")
+
+
+def check_gradient(answers: Tensor, inputs: str) -> None:
+    """Refuse `answers` that cannot be differentiated by the `inputs`."""
+    if not answers.requires_grad:
+        raise BadInput(
+            f"curvature: the model's answers have no gradient in its {inputs}; "
+            "give a model that neither detaches tensors nor turns gradients off"
+        )

@@ -3,6 +3,7 @@ import os
 import numpy as np
 import pytest
 
+from glasshouse.data.duplicates import first_copies
 from glasshouse.data.sources import fetch, load
 from glasshouse.data.split import split
 
@@ -66,7 +67,27 @@ def test_hmnist_is_divided_by_lesion_with_a_fifth_for_testing():
 
 def test_no_lesion_is_both_a_members_and_a_nonmembers():
     data = load("hmnist")
-    made = split(data, clients=10, partition="dirichlet(alpha=0.5)")
-    owners = [set(data.users[part]) for part in (made.members, made.nonmembers, made.auxiliary)]
+    parts = split(data, clients=10, partition="dirichlet(alpha=0.5)")
+    owners = [set(data.users[part]) for part in (parts.members, parts.nonmembers, parts.auxiliary)]
     assert len(set.union(*owners)) == sum(map(len, owners))
-    assert (made.images("members").label_counts() > 0).all()
+    assert (parts.images("members").label_counts() > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "duplicates"),
+    [
+        ("mnist", (0, 0, 0)),
+        ("fashion-mnist", (0, 0, 0)),
+        ("cifar10", (0, 0, 0)),
+        ("cifar100", (14, 2, 10)),
+        ("hmnist", (1, 0, 0)),
+        ("tiny-imagenet-20", (0, 0, 0)),
+    ],
+)
+def test_a_named_set_has_the_duplicates_that_its_table_states(name, duplicates):
+    data = load(name)
+    train, test = (len(part) - len(np.unique(first_copies(part.x))) for part in (data.train, data.test))
+    first = first_copies(data.pool.x)
+    both = np.isin(first[len(data.train) :], first[: len(data.train)]).sum()
+    assert (train, test, both) == duplicates
+    assert split(data, clients=10).shared_images().keys() <= {("a client", "another client")}

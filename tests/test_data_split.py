@@ -11,21 +11,21 @@ from glasshouse.errors import BadInput
 PARTS = ("members", "nonmembers", "auxiliary", "test")
 
 
-def images(y: np.ndarray, classes: int | None = None) -> Images:
+def images(y: np.ndarray, classes: int | None = None, darkest: float = 0) -> Images:
     """One-pixel images, each as bright as its position says."""
-    x = torch.linspace(0, 1, len(y)).reshape(-1, 1, 1, 1)
+    x = torch.linspace(darkest, 1 - darkest, len(y)).reshape(-1, 1, 1, 1)
     return Images(x, torch.from_numpy(y.astype(np.int64)), classes or int(y.max()) + 1)
 
 
 def dataset(seed: int, *, test: bool = False, users: bool = False, size: int = 400) -> Dataset:
     rng = np.random.default_rng(seed)
     y = np.concatenate([np.repeat(np.arange(5), 8), rng.choice(5, size - 40, p=[0.5, 0.2, 0.15, 0.1, 0.05])])
-    official = images(np.arange(100) % 5) if test else None
+    official = images(np.arange(100) % 5, darkest=1e-4) if test else None
     return Dataset("random", images(y), official, rng.integers(0, 80, size) if users else None)
 
 
-def parts_of(made: Split) -> dict[str, np.ndarray]:
-    return {name: getattr(made, name) for name in PARTS}
+def parts_of(parts: Split) -> dict[str, np.ndarray]:
+    return {name: getattr(parts, name) for name in PARTS}
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -33,20 +33,20 @@ def parts_of(made: Split) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("users", [False, True])
 def test_parts_are_disjoint_and_have_every_class(seed, test, users):
     data = dataset(seed, test=test, users=users)
-    made = split(data, clients=4, partition="dirichlet(alpha=0.5)", seed=seed)
-    everything = np.concatenate([*made.clients, made.nonmembers, made.auxiliary, made.test])
+    parts = split(data, clients=4, partition="dirichlet(alpha=0.5)", seed=seed)
+    everything = np.concatenate([*parts.clients, parts.nonmembers, parts.auxiliary, parts.test])
     assert len(np.unique(everything)) == len(everything)
     for name in PARTS:
-        assert (made.images(name).label_counts() > 0).all()
-    assert np.array_equal(made.members, np.sort(np.concatenate(made.clients)))
+        assert (parts.images(name).label_counts() > 0).all()
+    assert np.array_equal(parts.members, np.sort(np.concatenate(parts.clients)))
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("test", [False, True])
 def test_no_user_is_in_two_parts(seed, test):
     data = dataset(seed, test=test, users=True)
-    made = split(data, clients=3, seed=seed)
-    drawn = [positions for positions in parts_of(made).values() if positions.max() < len(data.train)]
+    parts = split(data, clients=3, seed=seed)
+    drawn = [positions for positions in parts_of(parts).values() if positions.max() < len(data.train)]
     assert len(drawn) == (3 if test else 4)
     owners = [set(data.users[positions]) for positions in drawn]
     assert len(set.union(*owners)) == sum(map(len, owners))
@@ -60,8 +60,8 @@ def test_default_sizes_are_the_stated_shares():
 
 
 def test_sizes_asked_for_are_kept_and_the_others_share_what_is_left():
-    made = split(dataset(0), clients=4, members=300, auxiliary=0)
-    sizes = {name: len(part) for name, part in parts_of(made).items()}
+    parts = split(dataset(0), clients=4, members=300, auxiliary=0)
+    sizes = {name: len(part) for name, part in parts_of(parts).items()}
     assert sizes == {"members": 300, "nonmembers": 50, "auxiliary": 0, "test": 50}
 
 
@@ -75,10 +75,10 @@ def test_official_test_images_are_the_only_test_images():
 
 def test_positions_lead_to_the_right_images():
     data = dataset(0, test=True)
-    made = split(data, clients=3)
-    assert torch.equal(made.images("test").x, data.test.x)
-    assert torch.equal(made.client(1).x, data.train.x[made.clients[1]])
-    assert torch.equal(made.client(1).y, data.train.y[made.clients[1]])
+    parts = split(data, clients=3)
+    assert torch.equal(parts.images("test").x, data.test.x)
+    assert torch.equal(parts.client(1).x, data.train.x[parts.clients[1]])
+    assert torch.equal(parts.client(1).y, data.train.y[parts.clients[1]])
 
 
 def test_the_seed_decides_the_split():
@@ -90,8 +90,8 @@ def test_the_seed_decides_the_split():
 
 def test_members_can_be_divided_by_user():
     data = dataset(0, users=True)
-    made = split(data, clients=None, partition="by-user")
-    assert all(len(np.unique(data.users[part])) == 1 for part in made.clients)
+    parts = split(data, clients=None, partition="by-user")
+    assert all(len(np.unique(data.users[part])) == 1 for part in parts.clients)
 
 
 def test_the_pool_is_a_view_when_train_and_test_lie_side_by_side():

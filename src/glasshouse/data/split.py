@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glasshouse.data.dataset import Dataset
+from glasshouse.data.duplicates import first_copies, shared, without_copies
 from glasshouse.data.images import Images
 from glasshouse.data.partitions import partition as divide
 from glasshouse.data.stratify import stratified
@@ -14,16 +15,25 @@ from glasshouse.errors import BadInput
 SHARES_OF_ALL = {"members": 0.5, "nonmembers": 0.2, "auxiliary": 0.1, "test": 0.2}
 SHARES_OF_TRAIN = {"members": 0.5, "nonmembers": 0.25, "auxiliary": 0.25}
 
+MANY_COPIES = 0.01
+"""Share of the training images from which copies of others are too many to be left out."""
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Positions in `pool` of each client's images and of the other parts; no image is in two of them."""
+    """Positions in `pool` of each client's images and of the other parts; no position is in two of them.
+
+    `duplicates` says how many images of the data set have the same pixels as an earlier one, `left_out` how
+    many of those no part has, so that no two parts have the same image.
+    """
 
     pool: Images
     clients: tuple[np.ndarray, ...]
     nonmembers: np.ndarray
     auxiliary: np.ndarray
     test: np.ndarray
+    duplicates: int = 0
+    left_out: int = 0
 
     def __post_init__(self) -> None:
         parts = {f"client {k}": positions for k, positions in enumerate(self.clients)}
@@ -51,6 +61,18 @@ class Split:
         positions: np.ndarray = getattr(self, part)
         return self.pool[positions]
 
+    def shared_images(self) -> dict[tuple[str, str], int]:
+        """How many different images, by their pixels, two parts have in common, for each two that have any.
+
+        The parts are `members`, `nonmembers`, `auxiliary` and `test`. The last entry, if there is one, counts
+        those that several clients have, which is no fault: `("a client", "another client")`.
+        """
+        first = first_copies(self.pool.x)
+        counts = shared({name: getattr(self, name) for name in SHARES_OF_ALL}, first)
+        held = np.concatenate([np.unique(first[positions]) for positions in self.clients])
+        at_several = int((np.unique(held, return_counts=True)[1] > 1).sum())
+        return counts | ({("a client", "another client"): at_several} if at_several else {})
+
 
 def split(
     dataset: Dataset,
@@ -68,6 +90,9 @@ def split(
     Sizes left open are 50, 25 and 25% of the training images and all official test images, or 50, 20, 10 and
     20% where there are none; less where the sizes given leave less. A user's images stay in one part, which
     then has at most the size asked for.
+
+    Images with the same pixels stay in one part too. Where a few are copies of others, those that fall to a
+    later part than another copy are left out; where many are, they are drawn together, like a user's.
     """
     train, users, official = dataset.train, dataset.users, dataset.test
     asked = {"members": members, "nonmembers": nonmembers, "auxiliary": auxiliary, "test": test}
@@ -77,15 +102,18 @@ def split(
     y = train.y.numpy()
     shares = SHARES_OF_ALL if official is None else SHARES_OF_TRAIN
     sizes = part_sizes(len(y), shares, asked, dataset.name)
-    parts = dict(zip(sizes, stratified(y, list(sizes.values()), rng, users)))
-    for name, positions in parts.items():
+    first = first_copies(dataset.pool.x)
+    together = _kept_together(users, first[: len(y)])
+    drawn = dict(zip(sizes, stratified(y, list(sizes.values()), rng, together)))
+    for name, positions in drawn.items():
         if sizes[name] and not len(positions):
+            few = "user has few enough images" if together is users else "image has few enough copies"
             raise BadInput(
-                f"{dataset.name}: no user has few enough images for {sizes[name]} {name}; "
-                f"ask for more or set {name} to 0"
+                f"{dataset.name}: no {few} for {sizes[name]} {name}; ask for more or set {name} to 0"
             )
     if official is not None:
-        parts["test"] = len(y) + _from_official(official, test, rng, dataset.name)
+        drawn["test"] = len(y) + _from_official(official, test, rng, dataset.name)
+    parts = _without_copies(drawn, first, dataset.name)
     held = parts["members"]
     shares_of_clients = divide(
         partition, y[held], clients, divide_seed, None if users is None else users[held]
@@ -96,6 +124,8 @@ def split(
         parts["nonmembers"],
         parts["auxiliary"],
         parts["test"],
+        duplicates=len(first) - len(np.unique(first)),
+        left_out=sum(map(len, drawn.values())) - sum(map(len, parts.values())),
     )
 
 
@@ -126,6 +156,25 @@ def _from_official(test: Images, size: int | None, rng: np.random.Generator, sou
             f"{source}: {size} test images asked for, {len(test)} there; ask for at most {len(test)}"
         )
     return stratified(test.y.numpy(), [size], rng)[0]
+
+
+def _kept_together(users: np.ndarray | None, first: np.ndarray) -> np.ndarray | None:
+    """Which images go to the same part: a user's, or copies if there are many; None if each goes alone."""
+    if users is None and np.mean(first != np.arange(len(first))) > MANY_COPIES:
+        return first
+    return users
+
+
+def _without_copies(drawn: Mapping[str, np.ndarray], first: np.ndarray, source: str) -> dict[str, np.ndarray]:
+    """The parts without images that an earlier part has too."""
+    parts = without_copies(drawn, first)
+    for name, positions in parts.items():
+        if len(drawn[name]) and not len(positions):
+            raise BadInput(
+                f"{source}: each of the {len(drawn[name])} images for {name} has a copy in another part; "
+                f"remove copies from the data or set {name} to 0"
+            )
+    return parts
 
 
 def _check_asked(asked: Mapping[str, int | None]) -> None:

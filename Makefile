@@ -1,9 +1,11 @@
 PYTHON ?= python3
 VENV ?= .venv
+EXTRAS ?= .venv-extras
+MARKS ?= extras or browser or real_data
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: audit test test-all lint bench clean install
+.PHONY: audit test test-all test-extras lint bench clean install
 
 audit: $(INSTALLED)  ## audit the embedded example and write a page
 	$(BIN)/glasshouse audit
@@ -13,6 +15,9 @@ test: $(INSTALLED)  ## the tests that fit into a few minutes
 
 test-all: $(INSTALLED)  ## every test; more of them run with GLASSHOUSE_DATA set
 	$(BIN)/python -m pytest
+
+test-extras: $(EXTRAS)/.installed  ## the tests that need Flower, Ray, Dask, chromium or GLASSHOUSE_DATA; none may be skipped
+	$(EXTRAS)/bin/python -m pytest -m "$(MARKS)" --no-skips
 
 lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff check .
@@ -29,10 +34,12 @@ bench: $(INSTALLED)  ## a round, strategies, shadow models, secure aggregation, 
 
 install: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+$(INSTALLED): EXTRA = dev
+$(EXTRAS)/.installed: EXTRA = dev,flower,ray,dask
+%/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $*
+	$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRA)]"
 	touch $@
 
 clean:  ## remove the environments and caches; runs/ stays

@@ -73,3 +73,13 @@ def make_server(
 def engine():
     with Engine(1) as running:
         yield running
+
+
+def pytest_addoption(parser):
+    parser.addoption("--no-skips", action="store_true", help="fail if a test is skipped")
+
+
+def pytest_sessionfinish(session):
+    skipped = session.config.pluginmanager.get_plugin("terminalreporter").stats.get("skipped")
+    if skipped and session.config.getoption("--no-skips"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -246,6 +246,7 @@ def test_a_model_that_explodes_is_reported_with_a_remedy(engine):
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 @pytest.mark.parametrize("backend", ["ray", "dask"])
 def test_a_cluster_gives_the_same_numbers(backend):
     pytest.importorskip({"ray": "ray", "dask": "distributed"}[backend])

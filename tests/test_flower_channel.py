@@ -15,7 +15,11 @@ from glasshouse.federation.channels.secure import Secure
 from glasshouse.federation.updates import Update
 
 INSTALLED = importlib.util.find_spec("flwr") is not None
-needs_flower = pytest.mark.skipif(not INSTALLED, reason="Flower is missing: pip install 'glasshouse[flower]'")
+
+
+def needs_flower(test):
+    reason = "Flower is missing: pip install 'glasshouse[flower]'"
+    return pytest.mark.extras(pytest.mark.skipif(not INSTALLED, reason=reason)(test))
 
 
 def make_updates(count, length=50, seed=0):

@@ -155,8 +155,8 @@ def test_the_hessian_of_softmax_regression_is_the_mean_of_its_closed_form():
         x, p = images.x.flatten(1).double(), model(images.x).softmax(1).double()
     middle = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
     closed = torch.einsum("nab,ni,nj->aibj", middle, x, x).reshape(4 * 64, 4 * 64) / 12
-    found = top_eigenvalues(model, images, count=2, tolerance=1e-5)
-    assert found.values == pytest.approx(np.linalg.eigvalsh(closed)[::-1][:2], rel=1e-4)
+    result = top_eigenvalues(model, images, count=2, tolerance=1e-5)
+    assert result.values == pytest.approx(np.linalg.eigvalsh(closed)[::-1][:2], rel=1e-4)
 
 
 def test_no_number_hangs_on_how_images_are_cut_into_chunks_or_what_is_kept(monkeypatch):
@@ -177,11 +177,11 @@ def test_every_product_is_counted_and_the_residual_is_the_true_one(monkeypatch):
     real, make_vector = Hessian.__call__, Krylov.vector
     monkeypatch.setattr(Hessian, "__call__", lambda self, v: calls.append(1) or real(self, v))
     monkeypatch.setattr(Krylov, "vector", lambda self, c: vectors.append(make_vector(self, c)) or vectors[-1])
-    found = top_eigenvalues(model, images, tolerance=1e-2)
-    assert found.products == len(calls)
+    result = top_eigenvalues(model, images, tolerance=1e-2)
+    assert result.products == len(calls)
     v, matrix = vectors[0].double().numpy(), dense_hessian(model, images)
-    true = np.linalg.norm(matrix @ v - found.values[0] * v) / found.values[0]
-    assert found.residual == pytest.approx(true, rel=0.02, abs=1e-5)
+    true = np.linalg.norm(matrix @ v - result.values[0] * v) / result.values[0]
+    assert result.residual == pytest.approx(true, rel=0.02, abs=1e-5)
 
 
 def test_an_unsettled_eigenvalue_is_a_lower_bound_and_says_so():
@@ -258,8 +258,8 @@ def test_a_gradient_orthogonal_to_the_first_eigenvector_does_not_hide_it():
     y = torch.tensor([0, 1] * 10 + [0] * 20)
     model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
     nn.init.zeros_(model[1].weight)
-    found = top_eigenvalues(model, Images(x, y, 2))
-    assert found.values[0] == pytest.approx(20 / 40 * 0.5, rel=1e-4)  # 1/n sum x^2 times p(1 - p) times 2
+    result = top_eigenvalues(model, Images(x, y, 2))
+    assert result.values[0] == pytest.approx(20 / 40 * 0.5, rel=1e-4)  # 1/n sum x^2 times p(1 - p) times 2
 
 
 def test_a_flat_loss_has_no_curvature():
@@ -278,9 +278,9 @@ def test_a_flat_loss_has_no_curvature():
 def test_more_products_than_parameters_are_not_taken():
     model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, CLASSES, bias=False))
     images = make_images(10)
-    found = top_eigenvalues(model, images, count=CLASSES, tolerance=1e-6)
-    assert found.products == CLASSES
-    assert found.values == pytest.approx(np.linalg.eigvalsh(dense_hessian(model, images))[::-1], abs=1e-6)
+    result = top_eigenvalues(model, images, count=CLASSES, tolerance=1e-6)
+    assert result.products == CLASSES
+    assert result.values == pytest.approx(np.linalg.eigvalsh(dense_hessian(model, images))[::-1], abs=1e-6)
 
 
 def test_what_cannot_be_measured_is_refused_in_one_line():
@@ -329,13 +329,13 @@ def test_the_trace_is_that_of_the_dense_hessian():
 def test_the_density_integrates_to_one_and_has_the_spectrums_mean_and_ends():
     model, images = small_network(), make_images(40)
     spectrum = np.linalg.eigvalsh(dense_hessian(model, images))
-    found = density(model, images, probes=40, steps=20)
-    assert np.trapezoid(found.values, found.grid) == pytest.approx(1, abs=1e-3)
-    mean = np.trapezoid(found.values * found.grid, found.grid)
+    result = density(model, images, probes=40, steps=20)
+    assert np.trapezoid(result.values, result.grid) == pytest.approx(1, abs=1e-3)
+    mean = np.trapezoid(result.values * result.grid, result.grid)
     spread = spectrum.std() / np.sqrt(40 * len(spectrum) / 2)
     assert abs(mean - spectrum.mean()) <= 4 * spread
-    assert (found.values >= 0).all()
-    assert found.grid[0] < spectrum[0] < spectrum[-1] < found.grid[-1]
+    assert (result.values >= 0).all()
+    assert result.grid[0] < spectrum[0] < spectrum[-1] < result.grid[-1]
 
 
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])

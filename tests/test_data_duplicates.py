@@ -1,3 +1,4 @@
+import doctest
 import time
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 import torch
 from conftest import make_images
 
+from glasshouse.data import duplicates
 from glasshouse.data.dataset import Dataset
 from glasshouse.data.duplicates import first_copies
 from glasshouse.data.images import Images
@@ -143,6 +145,10 @@ def test_equal_pixels_are_found_whatever_their_zeros_and_their_order_in_memory()
     expected = [0, 1, 2, 0, 4, 5]
     assert first_copies(x).tolist() == expected
     assert first_copies(x.contiguous(memory_format=torch.channels_last)).tolist() == expected
+
+
+def test_the_example_in_the_docstring_holds():
+    assert doctest.testmod(duplicates).failed == 0
 
 
 def test_sixty_thousand_images_are_compared_in_two_seconds():

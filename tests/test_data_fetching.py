@@ -22,13 +22,13 @@ def md5(data: bytes) -> str:
 
 
 def tar(files: dict[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name, data in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
-    return made.getvalue()
+    return packed.getvalue()
 
 
 @pytest.fixture

@@ -241,19 +241,19 @@ def test_the_interval_of_the_area_covers_with_few_records_and_near_one():
         member = np.arange(members + others) < members
         true = stats.norm.cdf(shift / math.sqrt(2))
         covered = [
-            found.low <= true <= found.high
-            for found in (auc(rng.normal(size=len(member)) + shift * member, member) for _ in range(800))
+            estimate.low <= true <= estimate.high
+            for estimate in (auc(rng.normal(size=len(member)) + shift * member, member) for _ in range(800))
         ]
         assert 0.92 <= np.mean(covered) <= 0.985
 
 
 def test_equal_scores_have_no_interval_and_say_why():
-    found = auc(np.zeros(20), np.arange(20) < 8)
-    assert (found.value, found.low, found.high) == (0.5, None, None)
-    assert "equal" in found.note
+    estimate = auc(np.zeros(20), np.arange(20) < 8)
+    assert (estimate.value, estimate.low, estimate.high) == (0.5, None, None)
+    assert "equal" in estimate.note
 
 
 def test_a_mean_on_the_only_bound_has_no_interval():
-    found = mean([0.0] * 5, bounds=(0.0, math.inf))
-    assert (found.value, found.low, found.high) == (0.0, None, None)
-    assert "bound" in found.note
+    estimate = mean([0.0] * 5, bounds=(0.0, math.inf))
+    assert (estimate.value, estimate.low, estimate.high) == (0.0, None, None)
+    assert "bound" in estimate.note

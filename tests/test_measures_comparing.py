@@ -38,8 +38,8 @@ def share_above(scores, member, fpr):
     """The true positive rate at `fpr` without its interval, since resampling needs none."""
     outside = scores[~member]
     last = len(outside) - 1 - math.floor(fpr * len(outside))
-    found = (scores[member] > np.partition(outside, last)[last]).mean()
-    return Estimate(float(found), None, None, len(member))
+    share = (scores[member] > np.partition(outside, last)[last]).mean()
+    return Estimate(float(share), None, None, len(member))
 
 
 @pytest.mark.parametrize(("count", "luck"), [(3, 0.0), (3, 0.4), (8, 0.0), (8, 0.4)])
@@ -104,10 +104,10 @@ def test_resampling_a_pooled_mean_agrees_with_the_t_interval():
 def test_one_target_keeps_the_interval_of_its_records_and_says_so():
     rng = np.random.default_rng(0)
     (group,) = targets(rng, 1, luck=0.3)
-    own = auc(*group)
+    one = auc(*group)
     for pool in (False, True):
         estimate = clustered(auc, [group], rng, pool=pool)
-        assert (estimate.value, estimate.low, estimate.high) == pytest.approx((own.value, own.low, own.high))
+        assert (estimate.value, estimate.low, estimate.high) == pytest.approx((one.value, one.low, one.high))
         assert (estimate.n, estimate.note) == (1, RECORDS_ONLY)
 
 

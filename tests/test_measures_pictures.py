@@ -25,7 +25,7 @@ def plain_ssim(one: torch.Tensor, other: torch.Tensor, side: int) -> float:
     places = np.arange(side) - side // 2
     weights = np.exp(-(places**2) / (2 * 1.5**2))
     window = np.outer(weights, weights) / weights.sum() ** 2
-    found = []
+    similarities = []
     for x, y in zip(one.double().numpy(), other.double().numpy()):
         for i, j in itertools.product(range(x.shape[0] - side + 1), range(x.shape[1] - side + 1)):
             a, b = x[i : i + side, j : j + side], y[i : i + side, j : j + side]
@@ -33,8 +33,8 @@ def plain_ssim(one: torch.Tensor, other: torch.Tensor, side: int) -> float:
             var_a, var_b = (window * (a - mean_a) ** 2).sum(), (window * (b - mean_b) ** 2).sum()
             shared = (window * (a - mean_a) * (b - mean_b)).sum()
             light = (2 * mean_a * mean_b + 1e-4) / (mean_a**2 + mean_b**2 + 1e-4)
-            found.append(light * (2 * shared + 9e-4) / (var_a + var_b + 9e-4))
-    return float(np.mean(found))
+            similarities.append(light * (2 * shared + 9e-4) / (var_a + var_b + 9e-4))
+    return float(np.mean(similarities))
 
 
 def test_the_psnr_matrix_is_that_of_plain_loops():
@@ -77,31 +77,31 @@ def test_the_match_is_the_best_of_all_assignments(seed):
     originals, returned = some(5, seed, (1, 2, 2)), some(3, seed + 100, (1, 2, 2))
     table = [[plain_psnr(one, other) for other in returned] for one in originals]
     best = max(sum(table[i][k] for k, i in enumerate(rows)) for rows in itertools.permutations(range(5), 3))
-    found = match(originals, returned)
-    assert found.psnr[found.returned].sum() == pytest.approx(best)
-    assert found.returned.sum() == 3
+    matched = match(originals, returned)
+    assert matched.psnr[matched.returned].sum() == pytest.approx(best)
+    assert matched.returned.sum() == 3
 
 
 def test_shuffled_originals_are_all_put_back_in_their_places():
     originals = some(50)
-    found = match(originals, originals[torch.randperm(50)])
-    torch.testing.assert_close(found.guess, originals.double())
-    assert (found.psnr == CAP).all()
+    matched = match(originals, originals[torch.randperm(50)])
+    torch.testing.assert_close(matched.guess, originals.double())
+    assert (matched.psnr == CAP).all()
 
 
 def test_an_image_that_fits_two_originals_is_counted_once():
     originals = some(1).repeat(2, 1, 1, 1)
-    found = match(originals, originals[:1])
-    assert sorted(found.psnr) == pytest.approx([plain_psnr(originals[0], torch.full((3, 8, 8), 0.5)), CAP])
+    matched = match(originals, originals[:1])
+    assert sorted(matched.psnr) == pytest.approx([plain_psnr(originals[0], torch.full((3, 8, 8), 0.5)), CAP])
 
 
 def test_where_nothing_was_returned_grey_stands_in():
     originals = some(6)
-    found = match(originals, originals[:0])
-    assert not found.returned.any()
-    assert (found.guess == 0.5).all()
+    matched = match(originals, originals[:0])
+    assert not matched.returned.any()
+    assert (matched.guess == 0.5).all()
     grey = torch.full((3, 8, 8), 0.5)
-    np.testing.assert_allclose(found.psnr, [plain_psnr(one, grey) for one in originals])
+    np.testing.assert_allclose(matched.psnr, [plain_psnr(one, grey) for one in originals])
 
 
 @pytest.mark.parametrize(("shape", "side"), [((1, 8, 8), 7), ((3, 12, 14), 11), ((2, 5, 20), 5)])

@@ -12,10 +12,10 @@ def test_rank_correlation_is_pearsons_of_the_ranks():
     x, y = rng.normal(size=(2, 30))
     y = y + x
     expected = np.corrcoef(stats.rankdata(x), stats.rankdata(y))[0, 1]
-    found = rank_correlation(x.tolist(), y.tolist())
-    assert found.value == pytest.approx(expected)
-    assert found.low < found.value < found.high
-    assert found.n == 30
+    estimate = rank_correlation(x.tolist(), y.tolist())
+    assert estimate.value == pytest.approx(expected)
+    assert estimate.low < estimate.value < estimate.high
+    assert estimate.n == 30
 
 
 def test_the_interval_covers_the_true_rank_correlation():
@@ -26,8 +26,8 @@ def test_the_interval_covers_the_true_rank_correlation():
     for _ in range(400):
         x, noise = rng.normal(size=(2, 40))
         y = pearson * x + np.sqrt(1 - pearson**2) * noise
-        found = rank_correlation(x.tolist(), y.tolist())
-        covered += found.low <= true <= found.high
+        estimate = rank_correlation(x.tolist(), y.tolist())
+        covered += estimate.low <= true <= estimate.high
     assert 0.91 <= covered / 400 <= 0.98
 
 

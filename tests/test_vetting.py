@@ -218,9 +218,9 @@ def test_the_digest_leaves_out_step_counters():
 
 def test_peers_with_other_weights_raise_the_alarm():
     model = network("mlp")
-    own = digest(model)
-    assert not vet(model, SHAPE, peers=[own, own.upper()]).crafted
-    assert names(model, peers=[own, digest(network("mlp", seed=1))]) == {"inconsistent"}
+    received = digest(model)
+    assert not vet(model, SHAPE, peers=[received, received.upper()]).crafted
+    assert names(model, peers=[received, digest(network("mlp", seed=1))]) == {"inconsistent"}
 
 
 def test_a_model_that_does_not_follow_from_its_predecessor_raises_the_alarm():

@@ -37,8 +37,8 @@ def home() -> Path:
     return Path(pooch.os_cache("glasshouse"))
 
 
-def found(name: str, files: Sequence[str]) -> Path:
-    """The folder of the set `name` if it holds `files`, each as named or without its .gz."""
+def folder_of(name: str, files: Sequence[str]) -> Path:
+    """The folder of the set `name`, which must hold `files`, each as named or without its .gz."""
     folder = home() / name
     remedy = f"{BY_HAND[name]} there" if name in BY_HAND else f"run `glasshouse data {name}`"
     for file in files:

@@ -88,12 +88,12 @@ def read_bytes(path: Path) -> bytes:
         raise BadInput(f"{path}: not a sound gzip file ({error}); delete it and get it again") from error
 
 
-def check_size(path: Path, found: int, expected: int) -> None:
+def check_size(path: Path, size: int, expected: int) -> None:
     """Refuse a file whose unpacked size is not what its header promises."""
-    if found != expected:
+    if size != expected:
         raise BadInput(
-            f"{path}: {found} bytes found, {expected} expected by its header; "
-            f"the file is {'cut short' if found < expected else 'too long'}: delete it and get it again"
+            f"{path}: {size} bytes found, {expected} expected by its header; "
+            f"the file is {'cut short' if size < expected else 'too long'}: delete it and get it again"
         )
 
 

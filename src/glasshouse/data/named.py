@@ -3,7 +3,7 @@
 import numpy as np
 
 from glasshouse.data.dataset import Dataset, from_pool, unit_pixels
-from glasshouse.data.fetching import found
+from glasshouse.data.fetching import folder_of
 from glasshouse.data.formats import check_labels, read_cifar, read_hmnist, read_idx
 from glasshouse.data.pictures import read_tiny_imagenet
 from glasshouse.data.stratify import stratified
@@ -70,7 +70,7 @@ def hmnist() -> Dataset:
     The authors publish no division. Here the test images are those of a fixed choice of whole lesions, with
     the classes in proportion; `users` names the lesion of each training image.
     """
-    folder = found("hmnist", ["hmnist_28_28_RGB.npy", "labels.csv"])
+    folder = folder_of("hmnist", ["hmnist_28_28_RGB.npy", "labels.csv"])
     x, y, lesions, names = read_hmnist(folder / "hmnist_28_28_RGB.npy", folder / "labels.csv")
     size = round(HMNIST_TEST_SHARE * len(y))
     (test,) = stratified(y, [size], np.random.default_rng(HMNIST_SEED), lesions)
@@ -90,7 +90,7 @@ def hmnist() -> Dataset:
 def tiny_imagenet_20() -> Dataset:
     """10,000 + 1,000 photographs, 64x64 RGB, 20 classes of Tiny-ImageNet; ImageNet research terms."""
     return read_tiny_imagenet(
-        found(
+        folder_of(
             "tiny-imagenet-20", ["wnids.txt", "words.txt", "train", "val/images", "val/val_annotations.txt"]
         )
     )
@@ -99,7 +99,7 @@ def tiny_imagenet_20() -> Dataset:
 def _idx_set(name: str, names: tuple[str, ...]) -> Dataset:
     parts = ("train", "t10k")
     files = [f"{part}-{kind}-ubyte.gz" for part in parts for kind in ("images-idx3", "labels-idx1")]
-    folder = found(name, files)
+    folder = folder_of(name, files)
     images, labels = [], []
     for images_file, labels_file in zip(files[::2], files[1::2]):
         paths = [
@@ -127,7 +127,7 @@ def _idx_set(name: str, names: tuple[str, ...]) -> Dataset:
 
 def _cifar_set(name: str, files: list[str], label_bytes: int, classes: int, names_file: str) -> Dataset:
     """The last of `files` holds the test images."""
-    folder = found(name, files)
+    folder = folder_of(name, files)
     parts = [read_cifar(folder / file, label_bytes, classes) for file in files]
     has_names = (folder / names_file).exists()
     names = tuple((folder / names_file).read_text(encoding="utf-8").split()) if has_names else ()

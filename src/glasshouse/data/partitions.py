@@ -125,13 +125,13 @@ def _fill_up(owner: np.ndarray, clients: int, minimum: int, rng: np.random.Gener
         sizes[smallest] += 1
 
 
-def _check_clients(images: int, clients: int, each: int = 1, option: str = "") -> None:
+def _check_clients(images: int, clients: int, least: int = 1, option: str = "") -> None:
     if isinstance(clients, bool) or not isinstance(clients, (int, np.integer)) or clients < 1:
         raise BadInput(f"{clients!r} clients; give a whole number from 1")
-    if clients * each > images:
-        asked = f"{clients} clients" + (f" with {option} {each}" if each > 1 else "")
+    if clients * least > images:
+        asked = f"{clients} clients" + (f" with {option} {least}" if least > 1 else "")
         raise BadInput(
-            f"{asked} for {images} images; each client needs at least {each}: ask for fewer clients"
+            f"{asked} for {images} images; each client needs at least {least}: ask for fewer clients"
         )
 
 

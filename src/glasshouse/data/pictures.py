@@ -1,4 +1,4 @@
-"""Read picture files with Pillow: folders of images by class, and Tiny-ImageNet's own layout."""
+"""Read picture files with Pillow: folders of images by class, and Tiny-ImageNet's layout."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -89,7 +89,7 @@ def stack(pictures: Iterable[tuple[str, Image.Image]]) -> Tensor:
 
 
 def opened(files: Sequence[Path]) -> Iterator[tuple[str, Image.Image]]:
-    """Each file's path and its picture, with a clear error for a file that is none."""
+    """Each file's path and its picture, with a clear error for a file that is not one."""
     for file in files:
         try:
             with Image.open(file) as picture:
@@ -111,13 +111,13 @@ def pictures_by_class(
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(names):
-        found = [file for file in sorted((folder / name).rglob("*")) if _is_picture(file)]
-        if every_class and not found:
+        pictures = [file for file in sorted((folder / name).rglob("*")) if _is_picture(file)]
+        if every_class and not pictures:
             raise BadInput(
                 f"{folder / name}: no images; put the images of this class there, or remove the folder"
             )
-        files += found
-        labels += [label] * len(found)
+        files += pictures
+        labels += [label] * len(pictures)
     return files, labels
 
 

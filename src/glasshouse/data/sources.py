@@ -52,31 +52,31 @@ def _from_function(spec: str) -> Dataset:
     if not callable(function):
         raise BadInput(f"{source} is a {type(function).__name__}; name a function without arguments")
     try:
-        given = function()
+        returned = function()
     except Exception as error:  # whatever a user's code raises
         raise BadInput(
             f"{source} failed with {type(error).__name__}: {first_line(error)}; call it yourself to see where"
         ) from error
-    return as_dataset(spec, given, source)
+    return as_dataset(spec, returned, source)
 
 
-def as_dataset(name: str, given: Any, source: str) -> Dataset:
+def as_dataset(name: str, data: Any, source: str) -> Dataset:
     """A checked data set from what a user hands over: a Dataset, Images, arrays (x, y), or two of those."""
-    if isinstance(given, Images):
-        given = Dataset(name, given)
-    elif _is_pair(given) and all(isinstance(part, Images) for part in given):
-        given = Dataset(name, *given)
-    if isinstance(given, Dataset):
-        checked(given.train, source)
-        if given.test is not None:
-            checked(given.test, f"{source} (test images)", every_class=False)
-        return given
-    if _is_pair(given) and all(_is_pair(part) for part in given):
-        return from_arrays(name, given[0], given[1], source=source)
-    if _is_pair(given):
-        return from_arrays(name, given, source=source)
+    if isinstance(data, Images):
+        data = Dataset(name, data)
+    elif _is_pair(data) and all(isinstance(part, Images) for part in data):
+        data = Dataset(name, *data)
+    if isinstance(data, Dataset):
+        checked(data.train, source)
+        if data.test is not None:
+            checked(data.test, f"{source} (test images)", every_class=False)
+        return data
+    if _is_pair(data) and all(_is_pair(part) for part in data):
+        return from_arrays(name, data[0], data[1], source=source)
+    if _is_pair(data):
+        return from_arrays(name, data, source=source)
     raise BadInput(
-        f"{source} returned a {type(given).__name__}; "
+        f"{source} returned a {type(data).__name__}; "
         "it must return (x, y), ((x, y), (x_test, y_test)), Images or a Dataset"
     )
 

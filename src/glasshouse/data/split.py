@@ -88,8 +88,8 @@ def split(
     """Divide a data set among clients, non-members, auxiliary and test images, each with all classes.
 
     Sizes left open are 50, 25 and 25% of the training images and all official test images, or 50, 20, 10 and
-    20% where there are none; less where the sizes given leave less. A user's images stay in one part, which
-    then has at most the size asked for.
+    20% where there are none; less where the sizes asked for leave less. A user's images stay in one part,
+    which then has at most the size asked for.
 
     Images with the same pixels stay in one part too. Where a few are copies of others, those that fall to a
     later part than another copy are left out; where many are, they are drawn together, like a user's.
@@ -133,14 +133,14 @@ def part_sizes(
     total: int, shares: Mapping[str, float], asked: Mapping[str, int | None], source: str
 ) -> dict[str, int]:
     """The size of each part: as asked, or its share of `total`, or of what the sizes asked for leave."""
-    given = {name: size for name in shares if (size := asked[name]) is not None}
-    left = total - sum(given.values())
-    open_share = sum(share for name, share in shares.items() if name not in given)
+    fixed = {name: size for name in shares if (size := asked[name]) is not None}
+    left = total - sum(fixed.values())
+    open_share = sum(share for name, share in shares.items() if name not in fixed)
     scale = min(total, left / open_share) if open_share else 0
     # The small addend keeps 0.1 * 30 from being rounded down to 2.
-    sizes = {name: given.get(name, int(scale * share + 1e-9)) for name, share in shares.items()}
-    if left < 0 or any(size == 0 and name not in given for name, size in sizes.items()):
-        wanted = " + ".join(f"{size} {name}" for name, size in given.items())
+    sizes = {name: fixed.get(name, int(scale * share + 1e-9)) for name, share in shares.items()}
+    if left < 0 or any(size == 0 and name not in fixed for name, size in sizes.items()):
+        wanted = " + ".join(f"{size} {name}" for name, size in fixed.items())
         raise BadInput(
             f"{source}: {wanted or 'the parts'} of {total} images leave too few for "
             f"{', '.join(shares)}; ask for fewer or set a part to 0"

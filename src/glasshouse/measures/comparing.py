@@ -1,4 +1,4 @@
-"""Whether a leak is more than luck: across target models, against another attack, against shuffled truth."""
+"""Whether a leak is more than chance: across target models, against another attack, under shuffled truth."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -46,9 +46,9 @@ def clustered(
         whole = statistic(*_pooled(groups))
         spread = _resampled_spread(statistic, groups, rng, draws)
     else:
-        each = [statistic(*group) for group in groups]
-        whole = combined(each, [1 / count] * count)
-        spread = _standard_error(each)
+        estimates = [statistic(*group) for group in groups]
+        whole = combined(estimates, [1 / count] * count)
+        spread = _standard_error(estimates)
     if whole.value is None:
         return whole
     if spread == 0:
@@ -88,9 +88,9 @@ def auc_difference(a: np.ndarray, b: np.ndarray, member: np.ndarray) -> Estimate
 
 def decision_difference(a: np.ndarray, b: np.ndarray, member: np.ndarray) -> Estimate:
     """How much larger the balanced accuracy of the decisions `a` is than that of `b` on the same records."""
-    found = share_difference(a[member], b[member])
-    spared = share_difference(~a[~member], ~b[~member])
-    return combined([found, spared], [0.5, 0.5])
+    tpr = share_difference(a[member], b[member])
+    tnr = share_difference(~a[~member], ~b[~member])
+    return combined([tpr, tnr], [0.5, 0.5])
 
 
 def share_difference(a: np.ndarray, b: np.ndarray) -> Estimate:
@@ -159,9 +159,9 @@ def _pooled(groups: Sequence[Group]) -> Group:
     return np.concatenate([scores for scores, _ in groups]), np.concatenate([member for _, member in groups])
 
 
-def _standard_error(each: Sequence[Estimate]) -> float:
+def _standard_error(estimates: Sequence[Estimate]) -> float:
     """That of the mean of the targets' values; 0 where they do not differ."""
-    values = [estimate.value for estimate in each if estimate.value is not None]
+    values = [estimate.value for estimate in estimates if estimate.value is not None]
     return float(stats.sem(values)) if len(set(values)) > 1 else 0.0
 
 

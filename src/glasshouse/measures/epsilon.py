@@ -22,7 +22,7 @@ def epsilon_lower_bound(scores: np.ndarray, member: np.ndarray, rng: np.random.G
     tested at its share of the error (Bonferroni). Ties are broken at random.
 
     It assumes that delta is 0, that chance alone, independently of the records, decided which are members,
-    and that the scores were made without knowing. The numbers of members and non-members count as given, so
+    and that the scores do not depend on that choice. The numbers of members and non-members are fixed, so
     epsilon is that of replacing a record: at most twice that of adding or removing one. `n` counts the
     records used.
     """

@@ -83,9 +83,9 @@ def advantage(decisions: np.ndarray, member: np.ndarray) -> Estimate:
     >>> advantage(np.ones(8, dtype=bool), np.arange(8) < 5).value  # always "member"
     0.0
     """
-    found, spared = _right_rates(decisions, member)
-    accused = proportion(int(decisions[~member].sum()), spared.n)
-    return combined([found, accused], [1.0, -1.0])
+    tpr, tnr = _right_rates(decisions, member)
+    fpr = proportion(int(decisions[~member].sum()), tnr.n)
+    return combined([tpr, fpr], [1.0, -1.0])
 
 
 def accuracy_at_mix(decisions: np.ndarray, member: np.ndarray, members_per_nonmember: float) -> Estimate:
@@ -125,10 +125,10 @@ def tpr_at_fpr(scores: np.ndarray, member: np.ndarray, fpr: float) -> Estimate:
     strict, loose = _surely_strict_and_loose(n, fpr)
     ranks = [min(rank, n) for rank in (allowed + 1, max(strict, 1), loose)]
     ordered = np.partition(outside, [n - rank for rank in ranks])
-    found, surely, perhaps = (int((inside > ordered[n - rank]).sum()) for rank in ranks)
+    above, surely, perhaps = (int((inside > ordered[n - rank]).sum()) for rank in ranks)
     low = clopper_pearson(surely, m, FPR_TAIL)[0] if strict >= 1 else 0.0
     high = clopper_pearson(perhaps, m, FPR_TAIL)[1] if loose <= n else 1.0
-    return Estimate(found / m, low, high, m)
+    return Estimate(above / m, low, high, m)
 
 
 def chance_at_fpr(nonmembers: int, fpr: float) -> float:
@@ -155,5 +155,5 @@ def _surely_strict_and_loose(nonmembers: int, fpr: float) -> tuple[int, int]:
 
 def _right_rates(decisions: np.ndarray, member: np.ndarray) -> tuple[Estimate, Estimate]:
     """The true positive and the true negative rate."""
-    found, spared = decisions[member], ~decisions[~member]
-    return proportion(int(found.sum()), len(found)), proportion(int(spared.sum()), len(spared))
+    right_in, right_out = decisions[member], ~decisions[~member]
+    return proportion(int(right_in.sum()), len(right_in)), proportion(int(right_out.sum()), len(right_out))

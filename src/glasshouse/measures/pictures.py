@@ -1,4 +1,4 @@
-"""How near reconstructed images come to the originals, and how near one comes who only has similar images.
+"""How close reconstructions are to the originals, and how close the best guess from similar images is.
 
 All images are tensors of shape (N, C, H, W) with pixels in [0, 1]. PSNR is -10 log10 of the mean squared
 difference of the pixels, in dB: 18 dB is a typical error of an eighth of the range, 28 dB one of 4%.
@@ -26,7 +26,7 @@ GREY = 0.5
 """The pixels of the image that stands in where nothing was returned."""
 
 AUXILIARY = 10_000
-"""The most auxiliary images that a blind guess is looked for in."""
+"""The most auxiliary images among which a blind guess is searched."""
 
 WINDOW = 11
 ROWS = 1024  # images compared at a time, which keeps the memory small
@@ -34,9 +34,9 @@ ROWS = 1024  # images compared at a time, which keeps the memory small
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """For each original what was made of it, `guess` of shape (N, C, H, W), and its `psnr` in dB, shape (N,).
+    """The reconstruction of each original, `guess` of shape (N, C, H, W), and its `psnr` in dB, shape (N,).
 
-    `returned`, shape (N,), is false where there was no image for it: a uniform grey one stands in.
+    `returned`, shape (N,), is false where there is no reconstruction: a uniform grey image stands in.
     """
 
     guess: Tensor
@@ -64,17 +64,17 @@ def psnr(originals: Tensor, reconstructions: Tensor) -> np.ndarray:
     lengths = others.square().sum(1)
     parts = [torch.empty(0, len(others), dtype=torch.float64)]
     for chunk in originals.split(ROWS):
-        own = _rows(chunk)
-        squares = torch.addmm(own.square().sum(1, keepdim=True) + lengths, own, others.T, alpha=-2)
-        parts.append(_decibels(squares / own.shape[1]))
-    found: np.ndarray = torch.cat(parts).numpy()
-    return found
+        rows = _rows(chunk)
+        squares = torch.addmm(rows.square().sum(1, keepdim=True) + lengths, rows, others.T, alpha=-2)
+        parts.append(_decibels(squares / rows.shape[1]))
+    decibels: np.ndarray = torch.cat(parts).numpy()
+    return decibels
 
 
 def paired_psnr(originals: Tensor, guesses: Tensor) -> np.ndarray:
     """The PSNR in dB of each guess to the original in the same place, shape (N,), at most `CAP`."""
-    found: np.ndarray = _decibels((_rows(originals) - _rows(guesses)).square().mean(1)).numpy()
-    return found
+    decibels: np.ndarray = _decibels((_rows(originals) - _rows(guesses)).square().mean(1)).numpy()
+    return decibels
 
 
 def paired_ssim(originals: Tensor, guesses: Tensor) -> np.ndarray:
@@ -86,8 +86,8 @@ def paired_ssim(originals: Tensor, guesses: Tensor) -> np.ndarray:
     side = min(WINDOW, *originals.shape[2:])
     window = side - (1 - side % 2)
     parts = [np.empty(0)]
-    for own, guess in zip(originals.split(ROWS), guesses.split(ROWS)):
-        similar = ssim_map(own.double(), guess.double(), window, eps=0.0, padding="valid")
+    for original, guess in zip(originals.split(ROWS), guesses.split(ROWS)):
+        similar = ssim_map(original.double(), guess.double(), window, eps=0.0, padding="valid")
         parts.append(similar.mean((1, 2, 3)).clamp(-1, 1).numpy())
     return np.concatenate(parts)
 
@@ -96,15 +96,15 @@ def blind_guess(originals: Tensor, auxiliary: Tensor) -> Tensor:
     """The auxiliary image nearest to each original, among the first 10,000; grey where there is none at all.
 
     Only someone who knows the original could choose so well: it is the best that a guess from similar images
-    can do, and what beats it was learned from the training.
+    can do, and what beats it comes from the training data.
     """
     if not len(auxiliary):
         return torch.full_like(originals, GREY)
     # Around the middle the squares are small, so that single precision is enough to tell who is nearest.
     others = (auxiliary[:AUXILIARY].float() - GREY).flatten(1)
     lengths = others.square().sum(1)
-    chunks = [(own.float() - GREY).flatten(1) for own in originals.split(ROWS)]
-    nearest = [torch.addmm(lengths, own, others.T, alpha=-2).argmin(1) for own in chunks]
+    chunks = [(chunk.float() - GREY).flatten(1) for chunk in originals.split(ROWS)]
+    nearest = [torch.addmm(lengths, rows, others.T, alpha=-2).argmin(1) for rows in chunks]
     return auxiliary[torch.cat(nearest)]
 
 

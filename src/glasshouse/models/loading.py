@@ -1,4 +1,4 @@
-"""A user's own model and weights, checked before anything is trained or attacked."""
+"""A user's model and weights, checked before anything is trained or attacked."""
 
 import inspect
 import warnings
@@ -50,11 +50,11 @@ def reinitialised(model: nn.Module, seed: int) -> nn.Module:
     """A copy of `model` whose layers drew their first weights anew, from `seed`."""
     fresh = deepcopy(model)
     layers = [layer for layer in fresh.modules() if callable(getattr(layer, "reset_parameters", None))]
-    drawn = {id(own) for layer in layers for own in layer.parameters()}
-    left = [name for name, own in fresh.named_parameters() if id(own) not in drawn]
-    if left:
+    drawn = {id(parameter) for layer in layers for parameter in layer.parameters()}
+    missing = [name for name, parameter in fresh.named_parameters() if id(parameter) not in drawn]
+    if missing:
         raise BadInput(
-            f"{type(model).__name__}: no layer knows how to draw {left[0]} anew, which shadow models need; "
+            f"{type(model).__name__}: no layer can draw {missing[0]} anew, which shadow models need; "
             f"give the model as {FORM}, or its layer a method reset_parameters"
         )
     with torch.random.fork_rng(devices=[]):
@@ -72,9 +72,9 @@ def load_weights(model: nn.Module, path: str | Path, *, sound: bool = True) -> N
     """
     path = Path(path)
     saved = _read(path)
-    own = model.state_dict()
-    _check_names(path, saved, own)
-    weights = {name: _fitting(path, name, saved[name], tensor, sound) for name, tensor in own.items()}
+    expected = model.state_dict()
+    _check_names(path, saved, expected)
+    weights = {name: _fitting(path, name, saved[name], tensor, sound) for name, tensor in expected.items()}
     model.load_state_dict(weights)
 
 
@@ -82,12 +82,12 @@ def _factory(spec: str) -> Callable[..., Any]:
     module, _, attribute = spec.partition(":")
     if not all(part.isidentifier() for part in [*module.split("."), attribute]):
         raise BadInput(f"model {spec!r} cannot be imported; write your own as {FORM}")
-    found = import_users(spec, "model")
-    if not callable(found) or isinstance(found, nn.Module):
+    target = import_users(spec, "model")
+    if not callable(target) or isinstance(target, nn.Module):
         raise BadInput(
-            f"model {spec!r} is {type(found).__name__}, not a factory; give a function that returns a model"
+            f"model {spec!r} is {type(target).__name__}, not a factory; give a function that returns a model"
         )
-    factory: Callable[..., Any] = found
+    factory: Callable[..., Any] = target
     return factory
 
 
@@ -187,8 +187,8 @@ def _read_torch(path: Path) -> Any:
         ) from error
 
 
-def _check_names(path: Path, saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    missing, unexpected = sorted(own.keys() - saved.keys()), sorted(saved.keys() - own.keys())
+def _check_names(path: Path, saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    missing, unexpected = sorted(expected.keys() - saved.keys()), sorted(saved.keys() - expected.keys())
     if missing or unexpected:
         faults = [
             f"{fault} {_first(names)}"
@@ -198,16 +198,16 @@ def _check_names(path: Path, saved: Mapping[str, Tensor], own: Mapping[str, Tens
         raise BadInput(f"weights {path} {' and '.join(faults)}; give the model that they were saved from")
 
 
-def _fitting(path: Path, name: str, saved: Tensor, own: Tensor, sound: bool) -> Tensor:
-    """`saved` in the type of `own`, if it can stand in its place."""
-    if saved.shape != own.shape:
+def _fitting(path: Path, name: str, saved: Tensor, expected: Tensor, sound: bool) -> Tensor:
+    """`saved` in the type of `expected`, if it has its shape and kind."""
+    if saved.shape != expected.shape:
         raise BadInput(
-            f"weights {path}: {name} has shape {tuple(saved.shape)}, the model's has {tuple(own.shape)}; "
+            f"weights {path}: {name} has shape {tuple(saved.shape)}, in the model {tuple(expected.shape)}; "
             "give the model, image shape and number of classes that they were saved from"
         )
-    if saved.is_floating_point() != own.is_floating_point() or saved.is_complex():
-        raise BadInput(f"weights {path}: {name} is {saved.dtype}; save it as {own.dtype}")
-    converted = saved.to(own.dtype)
+    if saved.is_floating_point() != expected.is_floating_point() or saved.is_complex():
+        raise BadInput(f"weights {path}: {name} is {saved.dtype}; save it as {expected.dtype}")
+    converted = saved.to(expected.dtype)
     if sound and not converted.isfinite().all():
         raise BadInput(f"weights {path}: {name} has NaN or infinite values; give weights of a sound run")
     return converted

@@ -12,10 +12,10 @@ SHARED = 4
 """Rows that sum fewer samples than this, or all but few, differ by one sample in honest networks too."""
 
 CONTAMINATION = 0.05
-"""What may be left of all other samples beside an isolated one, as energy relative to its own."""
+"""The energy that all other samples may have beside an isolated one, relative to its energy."""
 
 ISOLATED = 8
-"""As many samples isolated in one layer are no chance; twice as many where there are but two classes.
+"""So many isolated samples in one layer are not chance; with two classes it takes twice as many.
 
 With two classes all samples have proportional signals, and what an honest network has learned is nearly one
 quantity, by which all of its last rows sort the samples.
@@ -45,10 +45,10 @@ def leaking_rows(seen: Probe) -> Iterator[Sign]:
     """Linear layers whose rows' gradients, taken from each other, show single samples of the batch."""
     least = ISOLATED if seen.logits.shape[1] > 2 else 2 * ISOLATED
     for name, signals in seen.signals.items():
-        found = isolated(signals, seen.outputs[name]) if signals.ndim == 2 else set()
-        if len(found) >= least:
+        alone = isolated(signals, seen.outputs[name]) if signals.ndim == 2 else set()
+        if len(alone) >= least:
             why = (
-                f"differences of two rows' gradients show {len(found)} of {len(signals)} images alone: "
+                f"differences of two rows' gradients show {len(alone)} of {len(signals)} images alone: "
                 "linear leakage would read them off exactly"
             )
             yield Sign("linear-leakage", name, why, alarming=True)
@@ -69,7 +69,7 @@ def isolated(signals: Tensor, outputs: Tensor) -> set[int]:
     signals = signals.double() / signals.abs().max().clamp_min(torch.finfo(signals.dtype).tiny)
     active = signals != 0
     sizes = active.sum(0)
-    found: set[int] = set()
+    samples: set[int] = set()
     for size in range(few, len(signals) - few):
         fewer, more = (sizes == size).nonzero()[:, 0], (sizes == size + 1).nonzero()[:, 0]
         if len(fewer) == 0 or len(more) == 0:
@@ -79,12 +79,12 @@ def isolated(signals: Tensor, outputs: Tensor) -> set[int]:
         nested = members @ active[:, more].double() == size
         nested &= (measured[:, fewer].T @ measured[:, more]).abs() > ALIKE
         common = members @ large.square()
-        left = common - (small.T @ large).square() / small.square().sum(0)[:, None]
+        rest = common - (small.T @ large).square() / small.square().sum(0)[:, None]
         alone = large.square().sum(0) - common
-        first, second = (nested & (left < CONTAMINATION * alone)).nonzero().T
+        first, second = (nested & (rest < CONTAMINATION * alone)).nonzero().T
         extra = active[:, more[second]] & ~active[:, fewer[first]]
-        found |= set(extra.long().argmax(0).tolist())
-    return found
+        samples |= set(extra.long().argmax(0).tolist())
+    return samples
 
 
 def dead_layers(seen: Probe) -> Iterator[Sign]:

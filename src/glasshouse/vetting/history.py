@@ -23,7 +23,7 @@ def history_signs(model: nn.Module, predecessors: Sequence[nn.Module]) -> Iterat
 
     Averaging clients that start from a model gives one that resembles it; a server that crafts does not.
     """
-    history = [_weights(each) for each in (*predecessors, model)]
+    history = [_weights(network) for network in (*predecessors, model)]
     if len(history) < 2:
         return
     for name, received in history[-1].items():

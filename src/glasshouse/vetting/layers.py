@@ -33,10 +33,7 @@ def directions(rows: Tensor) -> Tensor:
 
     A count sketch adds up entries under random signs: proportional rows stay so, others do not become so.
     """
-    # First by the largest entry: the square of 1e-30 is no longer a float.
-    scaled = rows.float() / rows.float().abs().amax(1, keepdim=True).clamp_min(
-        torch.finfo(torch.float32).tiny
-    )
+    scaled = _scaled(rows)
     width = rows.shape[1]
     if width > SKETCH:
         rng = torch.Generator().manual_seed(width)
@@ -48,9 +45,12 @@ def directions(rows: Tensor) -> Tensor:
 
 def breadth(rows: Tensor) -> Tensor:
     """How many entries of each row carry its weight: (sum w^2)^2 / sum w^4, from 1 to d; 0 for a zero row."""
-    scaled = rows.float() / rows.float().abs().amax(1, keepdim=True).clamp_min(
-        torch.finfo(torch.float32).tiny
-    )
-    squares = scaled.square()
+    squares = _scaled(rows).square()
     total = squares.sum(1)
     return total.square() / squares.square().sum(1).clamp_min(torch.finfo(torch.float32).tiny)
+
+
+def _scaled(rows: Tensor) -> Tensor:
+    """Rows whose largest entry is 1: the square of 1e-30 is no longer a float."""
+    largest = rows.float().abs().amax(1, keepdim=True)
+    return rows.float() / largest.clamp_min(torch.finfo(torch.float32).tiny)

@@ -59,8 +59,8 @@ class Probe:
 def probe(model: nn.Module, shape: Shape, seed: int, images: Tensor | None = None) -> Probe:
     """Run a batch of `images`, (N, C, H, W), or of noise through a copy of `model` in training mode.
 
-    As many as the model's cost allows; their labels are random. Dropout is off, so that samples differ by
-    what they are and not by luck.
+    As many as the model's cost allows; their labels are random. Dropout is off, so that the samples alone
+    make the difference.
     """
     copy = deepcopy(model).requires_grad_(False)
     count = affordable(copy.eval(), shape)
@@ -99,15 +99,15 @@ def _watch(name: str, seen: Probe, leaves: dict[str, Tensor]) -> Callable[..., A
     """A hook that notes what flows through a layer and, at linear ones, catches the derivative."""
 
     def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-        entered, left = inputs[0].detach(), output.detach()
-        seen.flows.append(Flow(name, module, float(entered.abs().max()), float(left.max())))
+        entered, returned = inputs[0].detach(), output.detach()
+        seen.flows.append(Flow(name, module, float(entered.abs().max()), float(returned.max())))
         seen.head = None
         if not isinstance(module, nn.Linear):
             return None
         seen.head = name
-        seen.outputs[name] = left.clone()  # an in-place ReLU may follow
+        seen.outputs[name] = returned.clone()  # an in-place ReLU may follow
         # A leaf that is added keeps its gradient even if an in-place ReLU overwrites the output.
-        leaves[name] = torch.zeros_like(left, requires_grad=True)
+        leaves[name] = torch.zeros_like(returned, requires_grad=True)
         return output + leaves[name]
 
     return hook
@@ -131,7 +131,7 @@ def affordable(model: nn.Module, shape: Shape) -> int:
     try:
         with torch.no_grad():
             logits = model(torch.zeros(1, *shape))
-    except Exception as error:  # whatever a user's own network raises
+    except Exception as error:  # whatever a user's network raises
         raise BadInput(
             f"the model cannot take an image of shape {shape}: {' '.join(str(error).split())}; "
             "give the shape that it was built for"

@@ -1,7 +1,7 @@
 """Signs in the weights themselves: rows that repeat, biases that climb, columns that agree, copied pixels.
 
-Honest training gives every neuron a direction of its own. A layer made for linear leakage has one direction
-(or a few) in many rows, and a bias of its own for each.
+Honest training gives every neuron another direction. A layer crafted for linear leakage has one direction
+(or a few) in many rows, each with another bias.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ PARALLEL = 0.95
 """Rows with at least this cosine, up to sign, count as one direction: noise of 20% stays above it."""
 
 GROUP = 8
-"""The fewest parallel rows worth a word."""
+"""The fewest parallel rows that count."""
 
 BROAD = 2.0
 """Rows that rest on fewer entries than this (pruned ones do) are parallel by chance."""
@@ -56,7 +56,7 @@ def parallel_rows(rows: Tensor) -> Tensor:
 
 
 def row_sign(layer: Layer, group: Tensor) -> Sign:
-    """What a group of parallel rows means: a staircase where each has a threshold of its own."""
+    """What a group of parallel rows means: a staircase where their thresholds differ."""
     share = f"{len(group)} of {len(layer.weight)} rows have the same direction"
     steps = 0 if layer.bias is None else _distinct(_thresholds(layer.weight[group], layer.bias[group]))
     if steps < GROUP:

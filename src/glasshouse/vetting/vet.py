@@ -36,26 +36,25 @@ def vet(
     images: Tensor | None = None,
     seed: int | None = None,
 ) -> Vetting:
-    """Judge a received `model` for images of `shape` (channels, height, width); it is left as it is.
+    """Judge a received `model` for images of `shape` (channels, height, width); it is not changed.
 
     `predecessors` are the models of the rounds before, oldest first; `peers` the digests that other clients
-    got for this round. The model is tried on noise, which follows from its weights, or from `seed`: a client
-    that keeps a seed to itself cannot be prepared for; and on some of the client's own `images`, if given,
-    (N, C, H, W) in [0, 1].
+    got for this round. The model is tried on noise drawn from its weights or from `seed` (a server cannot
+    prepare for a seed that it does not know) and on some of the client's `images`, (N, C, H, W) in [0, 1].
     """
     check_shape(shape)
     if images is not None and (images.shape[1:] != shape or len(images) < 2):
         raise BadInput(f"images of shape {tuple(images.shape)}; give two or more of shape {tuple(shape)}")
-    if any(Layout.of(each) != Layout.of(model) for each in predecessors):
+    if any(Layout.of(predecessor) != Layout.of(model) for predecessor in predecessors):
         raise BadInput(
             "a predecessor has other layers than the model; give earlier weights of the same network"
         )
     if seed is not None and not 0 <= seed < 2**63:
         raise BadInput(f"seed {seed} is out of range; give a whole number from 0 to below 2^63")
-    own = digest(model)
+    received = digest(model)
     if broken := _broken_tensors(model):
-        return Vetting(True, broken, own)
-    seed = int(own[:15], 16) if seed is None else seed
+        return Vetting(True, broken, received)
+    seed = int(received[:15], 16) if seed is None else seed
     seen = [probe(model, shape, seed)]
     if images is not None:
         seen.append(probe(model, shape, seed, images))
@@ -63,26 +62,26 @@ def vet(
         check_classes(classes)
         if seen[0].logits.shape[1] != classes:
             raise BadInput(
-                f"the model gives {seen[0].logits.shape[1]} logits, not {classes}; give its own number"
+                f"the model gives {seen[0].logits.shape[1]} logits, not {classes}; give that number"
             )
     signs = [
         *weight_signs(model),
         *(sign for batch in seen for sign in behaviour_signs(model, batch)),
         *history_signs(model, predecessors),
-        *_peer_signs(own, peers),
+        *_peer_signs(received, peers),
     ]
-    # Noise and images often show the same thing of a layer: it is said once.
+    # Noise and images often show the same sign of a layer: it is named once.
     once = {(sign.name, sign.layer): sign for sign in sorted(signs, key=lambda sign: sign.alarming)}
-    told = sorted(once.values(), key=lambda sign: not sign.alarming)
-    return Vetting(any(sign.alarming for sign in told), tuple(told), own)
+    ordered = sorted(once.values(), key=lambda sign: not sign.alarming)
+    return Vetting(any(sign.alarming for sign in ordered), tuple(ordered), received)
 
 
-def _peer_signs(own: str, peers: Iterable[str]) -> list[Sign]:
-    given = [check_digest(peer) for peer in peers]
-    others = sum(peer != own for peer in given)
+def _peer_signs(received: str, peers: Iterable[str]) -> list[Sign]:
+    digests = [check_digest(peer) for peer in peers]
+    others = sum(peer != received for peer in digests)
     if not others:
         return []
-    why = f"{others} of {len(given)} peers got other weights: a server that sends one model sends it to all"
+    why = f"{others} of {len(digests)} peers got other weights: a server that sends one model sends it to all"
     return [Sign("inconsistent", "", why, alarming=True)]
 
 

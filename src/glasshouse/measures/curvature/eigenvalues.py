@@ -42,7 +42,7 @@ def top_eigenvalues(
 ) -> Eigenvalues:
     """The `count` largest eigenvalues of the Hessian of the mean cross-entropy over `images`.
 
-    The Hessian is that in all parameters, frozen ones too, in eval mode; `model` is left as it is. Lanczos
+    The Hessian is that in all parameters, frozen ones too, in eval mode; `model` is not changed. Lanczos
     stops at the first product after which every residual is within `tolerance`, or after `most` products.
     """
     _check(count, tolerance, most)
@@ -54,18 +54,18 @@ def top_eigenvalues(
     settled = False
     while not settled and krylov.products < most and not krylov.exhausted:
         krylov.extend()
-        values, coordinates, left = krylov.ritz()
+        values, coordinates, residuals = krylov.ritz()
         allowed = np.maximum(tolerance * abs(values[:count]), ROUNDING * abs(values).max())
-        settled = krylov.products >= count and bool((left[:count] <= allowed).all())
-    top, relative = values[:count], _relative(left[:count], values[:count])
-    each = hessian.along(krylov.vector(coordinates[:, 0])).double().numpy()
+        settled = krylov.products >= count and bool((residuals[:count] <= allowed).all())
+    top, relative = values[:count], _relative(residuals[:count], values[:count])
+    per_image = hessian.along(krylov.vector(coordinates[:, 0])).double().numpy()
     note = None if settled else UNCONVERGED.format(krylov.products, relative)
     return Eigenvalues(
         values=tuple(float(value) for value in top),
         residual=relative,
         products=krylov.products,
         converged=settled,
-        estimate=_over_images(float(top[0]), each, note),
+        estimate=_over_images(float(top[0]), per_image, note),
     )
 
 
@@ -80,22 +80,22 @@ def _start(hessian: Hessian, rng: torch.Generator) -> Tensor:
     return start.add_(gradient / gradient.norm().clamp(min=torch.finfo(torch.float32).tiny))
 
 
-def _relative(left: np.ndarray, values: np.ndarray) -> float:
+def _relative(residuals: np.ndarray, values: np.ndarray) -> float:
     """The worst residual relative to its eigenvalue; 0 for a Hessian of zeros."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.where(left > 0, left / abs(values), 0.0).max())
+        return float(np.where(residuals > 0, residuals / abs(values), 0.0).max())
 
 
-def _over_images(value: float, each: np.ndarray, note: str | None) -> Estimate:
+def _over_images(value: float, per_image: np.ndarray, note: str | None) -> Estimate:
     """`value` with its interval over the draw of the images, to first order.
 
     Other images perturb the Hessian, and a perturbation E moves an eigenvalue by v'Ev: the mean over the
-    images of v' H_i v, given in `each`, moves as the eigenvalue does.
+    images of v' H_i v (`per_image`) moves as the eigenvalue does.
     """
-    if len(each) < 2:
-        return Estimate(value, None, None, len(each), note)
-    half = 1.96 * float(each.std(ddof=1)) / len(each) ** 0.5
-    return Estimate(value, value - half, value + half, len(each), note)
+    if len(per_image) < 2:
+        return Estimate(value, None, None, len(per_image), note)
+    half = 1.96 * float(per_image.std(ddof=1)) / len(per_image) ** 0.5
+    return Estimate(value, value - half, value + half, len(per_image), note)
 
 
 def _check(count: int, tolerance: float, most: int) -> None:

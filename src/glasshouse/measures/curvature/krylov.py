@@ -1,4 +1,4 @@
-"""A short Lanczos that knows its own residual after every product."""
+"""Lanczos iteration whose residual is known after every product."""
 
 import numpy as np
 import torch
@@ -66,9 +66,9 @@ class Krylov:
         square = self._coefficients[:k]
         values, coordinates = np.linalg.eigh((square + square.T) / 2)
         values, coordinates = values[::-1], coordinates[:, ::-1]
-        left = self._coefficients @ coordinates
-        left[:k] -= values * coordinates
-        return values, coordinates, np.linalg.norm(left, axis=0)
+        residuals = self._coefficients @ coordinates
+        residuals[:k] -= values * coordinates
+        return values, coordinates, np.linalg.norm(residuals, axis=0)
 
     def vector(self, coordinates: np.ndarray) -> Tensor:
         """The unit vector with these coordinates, shape (k,), in the basis."""

@@ -125,12 +125,12 @@ class LayeredChunk:
         self, directions: Sequence[Tensor]
     ) -> tuple[list[Tensor | None], list[tuple[Tensor, Tensor | None]], Tensor]:
         """R{a} of each step, None for 0; the directions of its weight and bias; and R{logits}."""
-        left = iter(directions)
+        remaining = iter(directions)
         inputs: list[Tensor | None] = []
         bends = []
         ra: Tensor | None = None
         for step in self._steps:
-            v, bias = next(left), None if step.layer.bias is None else next(left)
+            v, bias = next(remaining), None if step.layer.bias is None else next(remaining)
             v = channels_last(v) if v.ndim == 4 else v
             inputs.append(ra)
             bends.append((v, bias))
@@ -204,7 +204,7 @@ def _convolution_back(
 
 
 def _mapped(layer: nn.Module, a: Tensor) -> tuple[Tensor, Map, Map]:
-    """What a layer without weights makes of `a`; around it, the linear map that it is; and its adjoint."""
+    """The output of a layer without weights for `a`, the linear map that it is there, and its adjoint."""
     if isinstance(layer, nn.ReLU):
         z = a.relu()
 
@@ -272,5 +272,5 @@ def _known(layer: nn.Module) -> bool:
 
 
 def _hooked(module: nn.Module) -> bool:
-    """Whether somebody's code runs along with the module's own."""
+    """Whether hooks run along with the module."""
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)

@@ -1,4 +1,4 @@
-"""How curved each image's loss is in its own pixels."""
+"""How curved each image's loss is in its pixels."""
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from glasshouse.measures.curvature.product import OVERFLOW, Operator
 from glasshouse.measures.curvature.subject import check_gradient, differentiable, frozen_copy
 
 CHUNK = 250
-"""Images whose curvature is found at once."""
+"""Images whose curvature is computed at once."""
 
 
 def input_curvature(
@@ -77,10 +77,10 @@ def _largest(operator: Operator, start: Tensor, tolerance: float, most: int) -> 
         grown[:, k - 1, :] = grown[:, :, k - 1] = column
         small = grown
         values, vectors = torch.linalg.eigh(small)
-        left = below * vectors[:, -1, -1].abs()
+        residuals = below * vectors[:, -1, -1].abs()
         allowed = torch.maximum(tolerance * values[:, -1].abs(), ROUNDING * values.abs().amax(1))
         largest = torch.where(settled, largest, values[:, -1])
-        settled |= left <= allowed
+        settled |= residuals <= allowed
         if settled.all():
             break
         vector = rest / below.clamp(min=torch.finfo(torch.float64).tiny)[:, None]

@@ -28,8 +28,8 @@ Chunk = LayeredChunk | GraphChunk
 class Hessian:
     """The Hessian of the mean cross-entropy over `images` in all P parameters, as an operator.
 
-    Calling it with a vector of shape (P,) returns its product, shape (P,), float32. The model itself is left
-    alone: its copy is in eval mode.
+    Calling it with a vector of shape (P,) returns its product, shape (P,), float32. The model is not
+    changed: its copy is in eval mode.
     """
 
     def __init__(self, model: nn.Module, images: Images) -> None:

@@ -16,8 +16,8 @@ from glasshouse.learning.cpu import channels_last
 def frozen_copy(model: nn.Module, images: Images) -> nn.Module:
     """A copy of `model` in eval mode and float32, whose parameters ask for gradients, all of them.
 
-    Dropout is off and batch norm uses its running statistics. Parameters that the model's owner froze count:
-    whether they are trained says nothing about how curved the loss is.
+    Dropout is off and batch norm uses its running statistics. Frozen parameters count: whether they
+    are trained says nothing about how curved the loss is.
     """
     if not len(images):
         raise BadInput("curvature: no images; give at least one")

@@ -98,7 +98,19 @@ class Experiment:
     def config(self) -> str:
         """The configuration as TOML, with fingerprints of the data and of the weights at the start."""
         data = fingerprint(self.split.pool.x, self.split.pool.y)
-        return f"# data {data}, start {fingerprint(self.start)}\n{as_toml(self.setting)}"
+        copies = f"# {self.copies}\n" if self.copies else ""
+        return f"# data {data}, start {fingerprint(self.start)}\n{copies}{as_toml(self.setting)}"
+
+    @property
+    def copies(self) -> str:
+        """What was done about images that occur more than once, in words; nothing where none do."""
+        split = self.split
+        if not split.duplicates:
+            return ""
+        return (
+            f"{split.duplicates} images are copies of others; no two of members, non-members, auxiliary and "
+            f"test images have the same, and {split.left_out} were left out for that"
+        )
 
 
 def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = None) -> Experiment:

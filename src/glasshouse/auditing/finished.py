@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from glasshouse.access import ModelAccess, Protocol, QueryAccess
@@ -17,6 +18,7 @@ from glasshouse.auditing.experiment import Experiment, check_names
 from glasshouse.auditing.setting import AttackTable, DataTable, Setting
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.target import Target, Variant
+from glasshouse.data.duplicates import first_copies, without_copies
 from glasshouse.data.parts import read_parts
 from glasshouse.data.split import Split
 from glasshouse.errors import BadInput
@@ -57,10 +59,8 @@ def prepare_finished(setting: Setting, parts: Mapping[str, Any], model: nn.Modul
     model is thought to have been trained, for shadow models, which are trained in one place.
     """
     check_names(setting)
-    pool, positions = read_parts(parts)
-    split = Split(
-        pool, (positions["members"],), positions["nonmembers"], positions.get("auxiliary", NOBODY), NOBODY
-    )
+    split = _split(parts)
+    pool = split.pool
     name = setting.model.name
     if model is not None:
         name = type(model).__name__
@@ -81,6 +81,26 @@ def prepare_finished(setting: Setting, parts: Mapping[str, Any], model: nn.Modul
         }
     )
     return Experiment(setting, split, network, read_vector(network), True, live=model is not None)
+
+
+def _split(parts: Mapping[str, Any]) -> Split:
+    """The parts, of which an image that stands in several stays in the first alone."""
+    pool, positions = read_parts(parts)
+    first = first_copies(pool.x)
+    kept = without_copies(positions, first)
+    if not len(kept["nonmembers"]):
+        raise BadInput(
+            "every non-member is a member too, pixel by pixel; give images that were not trained on"
+        )
+    return Split(
+        pool,
+        (kept["members"],),
+        kept["nonmembers"],
+        kept.get("auxiliary", NOBODY),
+        NOBODY,
+        duplicates=len(first) - len(np.unique(first)),
+        left_out=len(pool) - sum(map(len, kept.values())),
+    )
 
 
 def _source(members: Any) -> str:

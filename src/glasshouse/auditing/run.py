@@ -47,6 +47,8 @@ def run_audit(
     stem = f"audit-{slug(Path(experiment.setting.data.name).stem)}"
     folder = open_run(Path(out) if out is not None else None, stem, experiment.config())
     with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
+        if experiment.copies:
+            progress.say(experiment.copies)
         findings, exhibits = battery(experiment, folder, running, progress)
         for seed in progress.track(range(setting.seed + 1, setting.seed + seeds), "seeds", seeds - 1):
             repeated = prepared(seed)

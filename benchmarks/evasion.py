@@ -20,12 +20,11 @@ from torch import Tensor, nn
 
 from glasshouse.access import ModelAccess
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.evasion.attempt import draw_seed, starts
+from glasshouse.attacks.evasion.evasion import Problem
 from glasshouse.attacks.evasion.pgd import PGD
 from glasshouse.data.images import Images
 from glasshouse.data.sources import load
 from glasshouse.learning.ascent import ascend
-from glasshouse.learning.ball import Ball
 from glasshouse.learning.evaluate import hits
 from glasshouse.models import build
 
@@ -101,8 +100,8 @@ def with_glasshouse(model: nn.Module, images: Images, eps: float) -> Turn:
 
 
 def with_foolbox(model: nn.Module, images: Images, eps: float) -> Turn:
-    everyone = torch.arange(len(images))
-    start = starts(Ball(images.x, eps), images.x.shape, everyone, draw_seed(torch.Generator()), 0)
+    problem = Problem.of(ModelAccess(model), Knowledge(images), torch.Generator())
+    start = problem.random_start(problem.within(eps, "linf", torch.arange(len(images))), 0)
     began, used = time.perf_counter(), time.process_time()
     attacked = foolbox.PyTorchModel(model, bounds=(0, 1))
     _, _, fooled = SameStart(start)(attacked, images.x, images.y, epsilons=eps)

@@ -13,8 +13,7 @@ from torch import nn
 from glasshouse.access import ModelAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.evasion import pgd
-from glasshouse.attacks.evasion.attempt import draw_seed, starts
+from glasshouse.attacks.evasion.evasion import Problem
 from glasshouse.attacks.evasion.fgsm import FGSM
 from glasshouse.attacks.evasion.frozen import Frozen
 from glasshouse.attacks.evasion.pgd import IFGSM, PGD
@@ -26,7 +25,6 @@ from glasshouse.data.sources import load
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.evidence.evasion import AdversarialExamples
 from glasshouse.learning.ascent import ascend
-from glasshouse.learning.ball import Ball
 from glasshouse.learning.evaluate import accuracy, hits
 
 EVERY = ("fgsm", "i-fgsm", "pgd", "apgd-ce", "apgd-dlr", "square", "strongest")
@@ -44,9 +42,9 @@ def rng(seed=0):
 
 def make(name, **options):
     """An attack with few steps."""
-    given = [SHORT[name]] if name in SHORT else []
+    short = [SHORT[name]] if name in SHORT else []
     return ATTACKS.make(
-        f"{name}({','.join([*given, *(f'{key}={value!r}' for key, value in options.items())])})"
+        f"{name}({','.join([*short, *(f'{key}={value!r}' for key, value in options.items())])})"
     )
 
 
@@ -84,21 +82,21 @@ def test_fgsm_is_the_first_step_of_pgd_from_the_image():
     assert torch.equal(one.x, first.x)
 
 
-def test_the_papers_eps_and_steps_are_taken_for_grey_and_colour_images(monkeypatch):
-    colour = dataclasses.replace(make_images(4), x=torch.rand(4, 3, 8, 8))
+def test_the_papers_eps_and_steps_are_taken_for_grey_and_colour_images():
+    grey, model = make_images(4), make_model().eval()
+    colour = dataclasses.replace(grey, x=torch.rand(4, 3, 8, 8))
     flat = nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES)).eval()
-    taken = []
 
-    def climb(frozen, ball, x, y, aims, loss, *, step, steps):
-        taken.append((ball.eps, steps, pytest.approx(step)))
-        return x, torch.ones(len(x), dtype=torch.bool)
+    def steps_of(attack, model, images, eps):
+        problem = Problem.of(ModelAccess(model), Knowledge(images), rng())
+        path = attack.path(problem, problem.within(eps, attack.norm, torch.arange(4)), 0)
+        return path.steps, path.length
 
-    monkeypatch.setattr(pgd, "climb", climb)
-    assert run(FGSM(), make_model().eval(), make_images(4)).eps == (0.3,)
-    run(PGD(), make_model().eval(), make_images(4))
-    run(PGD(), flat, colour)
-    run(PGD(norm="l2", eps=1.0, steps=10), make_model().eval(), make_images(4))
-    assert taken == [(0.3, 40, 0.01), (0.02, 20, 0.0025), (1.0, 10, 0.25)]
+    assert run(FGSM(), model, grey).eps == run(PGD(), model, grey).eps == (0.3,)
+    assert run(FGSM(), flat, colour).eps == run(PGD(), flat, colour).eps == (0.02,)
+    assert steps_of(PGD(), model, grey, 0.3) == (40, pytest.approx(0.01))
+    assert steps_of(PGD(), flat, colour, 0.02) == (20, pytest.approx(0.0025))
+    assert steps_of(PGD(norm="l2", steps=10), model, grey, 1.0) == (10, pytest.approx(0.25))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -227,7 +225,8 @@ def test_pgd_leaves_what_foolbox_leaves(random, eps):
     foolbox = pytest.importorskip("foolbox")
     ep = pytest.importorskip("eagerpy")
     model, images = honest("mlp", 0.1), load("digits").train[:1000]
-    begun = starts(Ball(images.x, eps), images.x.shape, torch.arange(1000), draw_seed(rng()), 0)
+    problem = Problem.of(ModelAccess(model), Knowledge(images), rng())
+    begun = problem.random_start(problem.within(eps, "linf", torch.arange(1000)), 0)
 
     class SameStart(foolbox.attacks.LinfPGD):
         def get_random_start(self, x0, epsilon):

@@ -6,9 +6,10 @@ from evasion_models import Noisy, Quantised, Scaled, Shattered, Steep, attacked,
 
 from glasshouse.access import ModelAccess
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.evasion.masking import Duel, compared, stalled, unbroken
+from glasshouse.attacks.evasion.evasion import Problem
+from glasshouse.attacks.evasion.masking import PairedCounts, compared, stalled, unbroken
 from glasshouse.attacks.evasion.pgd import PGD
-from glasshouse.attacks.evasion.strongest import Hunt, Strongest, Weapons
+from glasshouse.attacks.evasion.strongest import Attempts, Search, Strongest
 from glasshouse.data.images import Images
 from glasshouse.learning.evaluate import accuracy
 
@@ -66,24 +67,26 @@ def test_hidden_images_are_those_that_gradients_do_not_fool_within_the_largest_l
 
 def test_a_lucky_image_or_two_are_no_sign():
     nobody = torch.zeros(200, dtype=torch.bool)
-    assert compared(Duel(2, 0), Duel(1, 0), torch.arange(200) < 2) == []
-    assert len(compared(Duel(30, 10), Duel(0, 0), nobody)) == 1
-    assert len(compared(Duel(0, 0), Duel(30, 10), nobody)) == 1
-    assert len(compared(Duel(0, 0), Duel(0, 0), torch.arange(200) < 20)) == 1
+    assert compared(PairedCounts(2, 0), PairedCounts(1, 0), torch.arange(200) < 2) == []
+    assert len(compared(PairedCounts(30, 10), PairedCounts(0, 0), nobody)) == 1
+    assert len(compared(PairedCounts(0, 0), PairedCounts(30, 10), nobody)) == 1
+    assert len(compared(PairedCounts(0, 0), PairedCounts(0, 0), torch.arange(200) < 20)) == 1
 
 
 def test_an_image_that_noise_fools_within_several_limits_counts_once():
-    def nobody(ball, y, positions):
-        return ball.centre.clone(), torch.zeros(len(y), dtype=torch.bool)
+    def nobody(originals):
+        return originals.ball.centre.clone(), torch.zeros(len(originals.y), dtype=torch.bool)
 
-    def everybody(ball, y, positions):
-        return ball.centre.clone(), torch.ones(len(y), dtype=torch.bool)
+    def everybody(originals):
+        return originals.ball.centre.clone(), torch.ones(len(originals.y), dtype=torch.bool)
 
-    images, none = attacked(8), torch.zeros(8, dtype=torch.bool)
-    hunt = Hunt(images, images.x.clone(), none.clone(), none.clone())
+    model, images = honest("mlp"), attacked(8)
+    problem = Problem.of(ModelAccess(model), Knowledge(images), torch.Generator())
+    search = Search(problem, "linf")
     for eps in LIMITS:
-        hunt.go(eps, "linf", Weapons(nobody, nobody, everybody, None))
-    assert (hunt.noise.first, hunt.noise.second) == (8, 0)
+        search.widen(eps, Attempts(nobody, nobody, everybody, None))
+    assert (search.noise.first, search.noise.second) == (int((~problem.wrong).sum()), 0)
+    assert search.noise.first > 0
 
 
 def test_a_curve_that_stops_falling_is_a_sign():

@@ -7,73 +7,51 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from glasshouse.access import ModelAccess
-from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.evasion.attempt import attempt, in_turn, starts
-from glasshouse.attacks.evasion.frozen import Frozen, Loss, fooled
-from glasshouse.attacks.evasion.limits import Assault, Limit, check_limits
+from glasshouse.attacks.evasion.evasion import Evasion, Originals, Path, Problem
+from glasshouse.attacks.evasion.frozen import Frozen, Loss
 from glasshouse.attacks.evasion.losses import cross_entropy, dlr
 from glasshouse.data.images import Images
-from glasshouse.evidence.evasion import AdversarialExamples
 from glasshouse.learning.ball import Ball, Norm
-from glasshouse.options import check_whole
 
 MOMENTUM = 0.75
-"""The share of the new direction in a step (alpha); the rest goes on in the last one."""
+"""The share of the new direction in a step (alpha); the rest continues the last step."""
 ENOUGH = 0.75
 """The share of steps that must raise the loss between two checkpoints (rho)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class APGDCE(Attack):
-    """Climbs the cross-entropy with momentum, halving the step wherever that stops to help."""
+class APGDCE(Evasion):
+    """Climbs the cross-entropy with momentum, halving the step where the loss stops rising."""
 
-    eps: Limit = None
+    name = "apgd-ce"
     norm: Norm = "linf"
     steps: int = 100
     restarts: int = 1
-    family = "evasion"
-    needs = (ModelAccess,)
-    knows = ("candidates",)
 
-    def __post_init__(self) -> None:
-        _check("apgd-ce", self.eps, self.norm, self.steps, self.restarts)
+    def tries(self, images: Images) -> int:
+        return self.restarts
 
-    def run(self, access: ModelAccess, knowledge: Knowledge, rng: torch.Generator) -> AdversarialExamples:
-        return attempt(self, access, knowledge, rng)
+    def path(self, problem: Problem, originals: Originals, number: int) -> Path:
+        return AdaptiveAscent(originals, problem.random_start(originals, number), self.steps, self.loss)
 
-    def assault(self, frozen: Frozen, images: Images, seed: int) -> Assault:
-        """The attack on some of `images`; its random numbers follow from `seed` and an image's position."""
-        return _assault(frozen, images, seed, cross_entropy, self.steps, self.restarts)
+    def loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        """What it climbs, one value for each image."""
+        return cross_entropy(logits, y)
 
 
 @dataclass(frozen=True, kw_only=True)
-class APGDDLR(Attack):
+class APGDDLR(APGDCE):
     """Climbs the ratio of differences of logits, which saturated models cannot hide, as `apgd-ce` does."""
 
-    eps: Limit = None
-    norm: Norm = "linf"
-    steps: int = 100
-    restarts: int = 1
-    family = "evasion"
-    needs = (ModelAccess,)
-    knows = ("candidates",)
+    name = "apgd-dlr"
 
-    def __post_init__(self) -> None:
-        _check("apgd-dlr", self.eps, self.norm, self.steps, self.restarts)
-
-    def run(self, access: ModelAccess, knowledge: Knowledge, rng: torch.Generator) -> AdversarialExamples:
-        return attempt(self, access, knowledge, rng)
-
-    def assault(self, frozen: Frozen, images: Images, seed: int) -> Assault:
-        """The attack on some of `images`; its random numbers follow from `seed` and an image's position."""
-        return _assault(frozen, images, seed, dlr, self.steps, self.restarts)
+    def loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        return dlr(logits, y)
 
 
 class State(NamedTuple):
     """Where N images stand: here and before, the best so far, and what happened since the last checkpoint."""
 
-    place: Tensor
     x: Tensor
     before: Tensor
     loss: Tensor
@@ -91,33 +69,39 @@ class State(NamedTuple):
         return State(*(part[which] for part in self))
 
 
-def climb(frozen: Frozen, ball: Ball, x: Tensor, y: Tensor, loss: Loss, steps: int) -> tuple[Tensor, Tensor]:
-    """Examples reached from `x`, and whether they fool the model about `y`.
+class AdaptiveAscent(Path):
+    """Projected steps with momentum, judged at checkpoints; the best example of the way is what remains."""
 
-    An image that is fooled takes no further step; of the others the best example so far is returned.
-    """
-    made, fell = x.clone(), torch.zeros(len(x), dtype=torch.bool)
-    turns = set(checkpoints(steps))
-    state, since = None, 0
-    for number in range(steps + 1):
-        logits, losses, slope = frozen.look(x, y, loss)
-        state = _begin(x, losses, slope, 2 * ball.eps) if state is None else _seen(state, x, losses, slope)
-        wrong = fooled(logits, y)
-        if wrong.any():
-            made[state.place[wrong]], fell[state.place[wrong]] = x[wrong], True
-            state, ball, y = state.only(~wrong), ball[~wrong], y[~wrong]
-        if number == steps or not len(y):
-            break
-        if number in turns:
-            state, since = _turn(state, number - since), number
-        x = _step(state, ball, MOMENTUM if number else 1.0)
-    assert state is not None
-    made[state.place] = state.best_x
-    return made, fell
+    _state: State
+
+    def __init__(self, originals: Originals, x: Tensor, steps: int, loss: Loss) -> None:
+        super().__init__(originals, x, steps)
+        self._loss, self._checkpoints, self._last = loss, set(checkpoints(steps)), 0
+
+    def look(self, model: Frozen, number: int) -> Tensor:
+        logits, losses, slope = model.look(self.x, self.originals.y, self._loss)
+        if number:
+            self._state = _seen(self._state, self.x, losses, slope)
+        else:
+            self._state = _begin(self.x, losses, slope, 2 * self.originals.ball.eps)
+        return logits
+
+    def step(self, number: int) -> None:
+        if number in self._checkpoints:
+            self._state, self._last = _turn(self._state, number - self._last), number
+        self.x = _step(self._state, self.originals.ball, MOMENTUM if number else 1.0)
+
+    def keep(self, which: Tensor) -> None:
+        super().keep(which)
+        self._state = self._state.only(which)
+
+    @property
+    def best(self) -> Tensor:
+        return self._state.best_x
 
 
 def checkpoints(steps: int) -> list[int]:
-    """When steps are judged: at shares p of all, 0.22 first, then ever sooner (section 3.1 of the paper)."""
+    """After how many steps their size is judged: shares 0.22, 0.41, ... of all (section 3.1 of the paper)."""
     shares = [0.0, 0.22]
     while shares[-1] < 1:
         shares.append(shares[-1] + max(shares[-1] - shares[-2] - 0.03, 0.06))
@@ -128,7 +112,7 @@ def checkpoints(steps: int) -> list[int]:
 def _begin(x: Tensor, losses: Tensor, slope: Tensor, step: float) -> State:
     steps = torch.full((len(x), 1, 1, 1), step)
     none = torch.zeros(len(x))
-    return State(torch.arange(len(x)), x, x, losses, slope, x, losses, slope, steps, none, steps, losses)
+    return State(x, x, losses, slope, x, losses, slope, steps, none, steps, losses)
 
 
 def _seen(state: State, x: Tensor, losses: Tensor, slope: Tensor) -> State:
@@ -170,20 +154,3 @@ def _step(state: State, ball: Ball, share: float) -> Tensor:
     """Equation 1 of the paper: a projected step, of which only a share is new."""
     aim = ball.project(state.x + state.step * ball.uphill(state.slope.clone()))
     return ball.project(state.x + share * (aim - state.x) + (1 - share) * (state.x - state.before))
-
-
-def _assault(frozen: Frozen, images: Images, seed: int, loss: Loss, steps: int, restarts: int) -> Assault:
-    def assault(ball: Ball, y: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        def go(number: int, ball: Ball, y: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-            x = starts(ball, images.x.shape, positions[which], seed, number)
-            return climb(frozen, ball, x, y, loss, steps)
-
-        return in_turn(restarts, ball, y, go)
-
-    return assault
-
-
-def _check(attack: str, eps: object, norm: object, steps: object, restarts: object) -> None:
-    check_limits(attack, eps, norm)
-    check_whole(attack, "steps", steps, 1)
-    check_whole(attack, "restarts", restarts, 1)

@@ -1,15 +1,12 @@
-"""How far evasion attacks may go, checked at the door, and how one run serves several limits."""
+"""How far evasion attacks may go, checked at the door."""
 
 import math
 from collections.abc import Sequence
-from typing import Protocol, get_args
-
-import torch
-from torch import Tensor
+from typing import get_args
 
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
-from glasshouse.learning.ball import Ball, Norm
+from glasshouse.learning.ball import Norm
 
 Limit = float | tuple[float, ...] | None
 """One limit, several in any order, or null for the batch-robustness paper's."""
@@ -42,30 +39,3 @@ def limits(eps: Limit, images: Images) -> tuple[float, ...]:
     if eps is None:
         return (GREY if is_grey(images) else COLOUR,)
     return tuple(sorted({float(one) for one in (eps if isinstance(eps, Sequence) else (eps,))}))
-
-
-class Assault(Protocol):
-    """Tries the images at `positions`, none of which is fooled yet, within `ball` around them."""
-
-    def __call__(self, ball: Ball, y: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """An example for each image, and whether it fools the model, bool of shape (N,)."""
-
-
-def at_each(
-    sizes: tuple[float, ...], norm: Norm, images: Images, fallen: Tensor, assault: Assault
-) -> tuple[Tensor, Tensor]:
-    """Examples for each of E limits, shape (E, N, C, H, W), and who is fooled at each, shape (E, N).
-
-    An image that is fooled within one limit keeps that example for all larger ones and is not tried again;
-    those `fallen` from the start stay as they are. So no larger limit leaves more accuracy.
-    """
-    x, fallen = images.x.clone(), fallen.clone()
-    examples, fooled = [], []
-    for eps in sizes:
-        alive = (~fallen).nonzero().flatten()
-        if eps > 0 and len(alive):
-            x[alive], fell = assault(Ball(images.x[alive], eps, norm), images.y[alive], alive)
-            fallen[alive[fell]] = True
-        examples.append(x.clone())
-        fooled.append(fallen.clone())
-    return torch.stack(examples), torch.stack(fooled)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from scipy.stats import binomtest
 from torch import Tensor
 
-from glasshouse.attacks.evasion.frozen import CHUNK, Frozen
+from glasshouse.attacks.evasion.frozen import CHUNK, Frozen, Sight
 from glasshouse.measures.estimate import clopper_pearson
 
 UNSTEADY = 1e-3
@@ -26,7 +26,7 @@ PLENTY = 10
 
 
 @dataclass
-class Duel:
+class PairedCounts:
     """How many images only the one attack fooled, and how many only the other, on the same images."""
 
     first: int = 0
@@ -43,13 +43,13 @@ class Duel:
         return both > 0 and binomtest(self.first, both, alternative="greater").pvalue < SURE
 
 
-def at_first_sight(frozen: Frozen, x: Tensor, logits: Tensor, slope: Tensor, right: Tensor) -> list[str]:
-    """Signs in what a look at the images `x` showed: `logits`, and the `slope` of those that are `right`."""
+def at_first_sight(model: Frozen, x: Tensor, clean: Sight, right: Tensor) -> list[str]:
+    """Signs in what a look at the images `x` showed: the logits, and the slope of those that are `right`."""
     signs = []
-    again = frozen.answers(x[:CHUNK])
-    if (again - logits[:CHUNK]).abs().max() > UNSTEADY * again.abs().max():
+    again = model.answers(x[:CHUNK])
+    if (again - clean.logits[:CHUNK]).abs().max() > UNSTEADY * again.abs().max():
         signs.append("the model answers the same image differently when asked again")
-    flat = (slope[right] == 0).flatten(1).all(1)
+    flat = (clean.slope[right] == 0).flatten(1).all(1)
     if len(flat) and flat.double().mean() >= FLAT:
         signs.append(
             f"the gradient of the loss is exactly zero for {int(flat.sum())} of {len(flat)} images, "
@@ -79,8 +79,8 @@ def unbroken(left: int, y: Tensor, eps: float) -> list[str]:
     ]
 
 
-def compared(one_step: Duel, noise: Duel, hidden: Tensor) -> list[str]:
-    """Signs in how attacks did beside each other: each duel is with all gradient attacks of many steps."""
+def compared(one_step: PairedCounts, noise: PairedCounts, hidden: Tensor) -> list[str]:
+    """Signs in how attacks did beside each other: each comparison is with gradient attacks of many steps."""
     signs = []
     if one_step.first_wins():
         signs.append(

@@ -6,17 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glasshouse.access import ModelAccess
-from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.evasion.attempt import attempt, in_turn
-from glasshouse.attacks.evasion.frozen import Frozen, fooled, margin
-from glasshouse.attacks.evasion.limits import Assault, Limit, check_limits
+from glasshouse.attacks.evasion.evasion import Evasion, Originals, Path, Problem
+from glasshouse.attacks.evasion.frozen import Frozen, margin
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
-from glasshouse.evidence.evasion import AdversarialExamples
 from glasshouse.learning.ball import Ball, Norm
 from glasshouse.learning.seeds import torch_rng
-from glasshouse.options import check_whole
 
 SHARE = 0.8
 """The share of an image that the first squares cover."""
@@ -25,38 +20,28 @@ HALVINGS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Square(Attack):
-    """Tries random squares of pixels moved by `eps` and keeps what helps, asking only for logits."""
+class Square(Evasion):
+    """Tries random squares of pixels moved by `eps` and keeps what helps, asking only for logits.
 
-    eps: Limit = None
+    An image gets `queries` queries in each of up to `restarts` searches.
+    """
+
+    name = "square"
     norm: Norm = "linf"
     queries: int = 1000
     restarts: int = 1
-    family = "evasion"
-    needs = (ModelAccess,)
-    knows = ("candidates",)
 
     def __post_init__(self) -> None:
-        check_limits("square", self.eps, self.norm)
-        check_whole("square", "queries", self.queries, 1)
-        check_whole("square", "restarts", self.restarts, 1)
+        super().__post_init__()
         if self.norm == "l2":
             raise BadInput('square norm = "l2" is not available; use "linf", or pgd and apgd-dlr for "l2"')
 
-    def run(self, access: ModelAccess, knowledge: Knowledge, rng: torch.Generator) -> AdversarialExamples:
-        return attempt(self, access, knowledge, rng)
+    def tries(self, images: Images) -> int:
+        return self.restarts
 
-    def assault(self, frozen: Frozen, images: Images, seed: int) -> Assault:
-        """The attack on some of `images`; its random numbers follow from `seed` and an image's position."""
-
-        def assault(ball: Ball, y: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-            def go(number: int, ball: Ball, y: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-                draws = Draws(images.x.shape, torch_rng(seed, "squares", number))
-                return search(frozen, ball, y, draws, positions[which], self.queries)
-
-            return in_turn(self.restarts, ball, y, go)
-
-        return assault
+    def path(self, problem: Problem, originals: Originals, number: int) -> Path:
+        draws = Draws(problem.images.x.shape, torch_rng(problem.seed, "squares", number))
+        return RandomSearch(originals, draws, self.queries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,31 +67,36 @@ class Draws:
         return (torch.randint(0, 2, shape, generator=self.rng) * 2 - 1).float()
 
 
-def search(
-    frozen: Frozen, ball: Ball, y: Tensor, draws: Draws, place: Tensor, queries: int
-) -> tuple[Tensor, Tensor]:
-    """The best examples found, and whether they fool the model; `place` are the images' rows in `draws`."""
-    x = ball.at(draws.stripes()[place].expand_as(ball.centre))
-    made, fell = x.clone(), torch.zeros(len(x), dtype=torch.bool)
-    alive, lead = torch.arange(len(x)), torch.full((len(x),), -torch.inf)
-    tried = x
-    for query in range(queries):
-        logits = frozen.answers(tried)
-        leads = margin(logits, y)
-        better = leads > lead
-        x[better], lead[better] = tried[better], leads[better]
-        wrong = fooled(logits, y)
-        if wrong.any():
-            made[alive[wrong]], fell[alive[wrong]] = tried[wrong], True
-            keep = ~wrong
-            ball, place = ball[keep], place[keep]
-            alive, x, y, lead = (part[keep] for part in (alive, x, y, lead))
-        if not len(alive):
-            return made, fell
-        top, left, signs = (part[place] for part in draws.squares(side(query + 1, queries, ball)))
-        tried = _moved(x, ball, top, left, signs, side(query + 1, queries, ball))
-    made[alive] = x
-    return made, fell
+class RandomSearch(Path):
+    """Proposals `x`, each the best example so far with another square."""
+
+    def __init__(self, originals: Originals, draws: Draws, queries: int) -> None:
+        stripes = draws.stripes()[originals.positions].expand_as(originals.ball.centre)
+        x = originals.ball.at(stripes)
+        super().__init__(originals, x, queries - 1)
+        self._draws, self._best = draws, x
+        self._lead = torch.full((len(x),), -torch.inf)
+
+    def look(self, model: Frozen, number: int) -> Tensor:
+        logits = model.answers(self.x)
+        lead = margin(logits, self.originals.y)
+        better = lead > self._lead
+        self._best[better], self._lead[better] = self.x[better], lead[better]
+        return logits
+
+    def step(self, number: int) -> None:
+        ball, positions = self.originals.ball, self.originals.positions
+        length = side(number + 1, self.steps + 1, ball)
+        top, left, signs = (part[positions] for part in self._draws.squares(length))
+        self.x = _moved(self._best, ball, top, left, signs, length)
+
+    def keep(self, which: Tensor) -> None:
+        super().keep(which)
+        self._best, self._lead = self._best[which], self._lead[which]
+
+    @property
+    def best(self) -> Tensor:
+        return self._best
 
 
 def side(query: int, queries: int, ball: Ball) -> int:

@@ -24,10 +24,11 @@ from glasshouse.attacks.crafted.saturated_head import decode_growth
 from glasshouse.attacks.inversion.cosine import affordable_steps, invert
 from glasshouse.attacks.inversion.options import check_inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, mean_decay, mean_gradient, training_network
-from glasshouse.attacks.labels.head import Head, find_head, whole_counts
+from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.errors import BadInput
 from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.federation.updates import Delivery
+from glasshouse.measures.labels import whole_counts
 from glasshouse.options import check_whole
 
 SATURATED = 1000.0

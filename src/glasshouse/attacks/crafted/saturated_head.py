@@ -22,11 +22,12 @@ from torch import Tensor
 
 from glasshouse.access import ServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.labels.head import Head, find_head, whole_counts
+from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.errors import BadInput
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.recipe import Recipe
+from glasshouse.measures.labels import whole_counts
 
 TOLERANCE = 0.01
 """How far single precision may leave a solution from a whole number, or a sum from zero (relative)."""

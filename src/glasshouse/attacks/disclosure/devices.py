@@ -11,10 +11,10 @@ from scipy.special import softmax
 from torch import Tensor
 
 from glasshouse.access import Protocol
-from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.data.images import Images
 from glasshouse.federation.strategies.strategy import Tensors
 from glasshouse.learning.layout import write_vector
+from glasshouse.measures.labels import whole_counts
 
 MOST_PAIRS = 500
 """Where classes make more pairs than this, devices of two classes are left out."""

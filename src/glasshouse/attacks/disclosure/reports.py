@@ -9,12 +9,12 @@ from torch import Tensor
 from glasshouse.access import ReportAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.disclosure.devices import Simulated, simulate, spelled, tell
-from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.attacks.membership.signals import given
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.learning.seeds import numpy_from
+from glasshouse.measures.labels import whole_counts
 from glasshouse.options import check_whole
 
 REPORTS = 2

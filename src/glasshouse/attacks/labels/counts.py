@@ -15,9 +15,10 @@ from torch import Tensor
 
 from glasshouse.access import AggregateAccess, UpdateAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.labels.head import Head, find_head, softmax, whole_counts
+from glasshouse.attacks.labels.head import Head, find_head, softmax
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.learning.layout import Layout
+from glasshouse.measures.labels import whole_counts
 
 WELL_CONDITIONED = 10.0
 """Up to this condition number the system determines the counts.

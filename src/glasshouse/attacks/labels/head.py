@@ -47,17 +47,6 @@ def _gives_the_logits(layer: nn.Module, protocol: Protocol) -> bool:
     return len(outputs) == 1 and torch.equal(outputs[0], logits)
 
 
-def whole_counts(shares: np.ndarray, samples: int) -> np.ndarray:
-    """Whole counts proportional to the non-negative `shares`, adding up to `samples` (largest remainder)."""
-    shares = np.maximum(shares, 0)
-    total = shares.sum()
-    ideal = shares * (samples / total) if total > 0 else np.full(len(shares), samples / len(shares))
-    counts = np.floor(ideal + 1e-6).astype(int)
-    short = samples - int(counts.sum())
-    counts[np.argsort(counts - ideal, kind="stable")[:short]] += 1
-    return counts
-
-
 def softmax(logits: Tensor) -> np.ndarray:
     """Probabilities over the last axis, as a double array."""
     probabilities: np.ndarray = logits.double().softmax(-1).numpy()

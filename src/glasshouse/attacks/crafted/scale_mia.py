@@ -41,9 +41,9 @@ class ScaleMIA(Attack):
     """Scale-MIA as published: one direction, the latents' brightness, and a normal law for its quantiles.
 
     Ours are the loss weights, chosen by class where the paper leaves them to chance (see `sorting`). The
-    autoencoder is trained for `steps` of `batch_size` images. `directions` 0 means as many as find most,
-    `rounds` 0 as many as give the samples room: a server may ask the same clients again. Where clients clip
-    their single step to an L2 norm, a `norm` keeps updates within it.
+    autoencoder is trained for `steps` of `batch_size` images, unless one is granted. `directions` 0 means as
+    many as find most, `rounds` 0 as many as give the samples room: a server may ask the same clients again.
+    Where clients clip their single step to an L2 norm, a `norm` keeps updates within it.
     """
 
     steps: int = 12000
@@ -73,7 +73,8 @@ class ScaleMIA(Attack):
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None
-        surrogate = self.prepare(access, knowledge.auxiliary.x)
+        check_plain_steps(access.protocol.recipe)
+        surrogate = knowledge.surrogate or self.prepare(access, knowledge.auxiliary.x)
         began = time.perf_counter()
         crafted = self.craft(surrogate, access, knowledge.auxiliary, rng)
         offline = surrogate.seconds + time.perf_counter() - began
@@ -81,15 +82,13 @@ class ScaleMIA(Attack):
 
     def prepare(self, access: BlindServerAccess, x: Tensor) -> Surrogate:
         """The offline phase, once for all rounds: an autoencoder of the images `x`, shape (N, C, H, W)."""
-        check_plain_steps(access.protocol.recipe)
         schooling = Schooling(steps=self.steps, batch_size=self.batch_size, lr=self.lr)
         return kept_surrogate(access.protocol, find_cut(access.protocol), x, schooling)
 
     def craft(
         self, surrogate: Surrogate, access: BlindServerAccess, auxiliary: Images, rng: torch.Generator
     ) -> Crafted:
-        """The model to send to all clients of `access`."""
-        check_plain_steps(access.protocol.recipe)
+        """The model to send to all clients of `access`; the same for the same arguments."""
         layer = access.protocol.architecture.get_submodule(surrogate.cut.linear[0])
         assert isinstance(layer, nn.Linear)
         samples, width = sum(access.sizes), layer.out_features

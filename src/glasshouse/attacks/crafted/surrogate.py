@@ -43,6 +43,11 @@ class Schooling:
     warm_up: float = 0.2
     half: bool = False
 
+    @property
+    def described(self) -> str:
+        """How long and how exactly, in words for a finding."""
+        return f"{self.steps:,} steps of {self.batch_size}{', in bfloat16' if self.half else ''}"
+
 
 class Decoder(nn.Module):
     """Latents (N, d), of one-image shape `latent`, to images (N, C, H, W) in (0, 1).
@@ -101,7 +106,7 @@ class Surrogate:
     """A trained autoencoder: the model with its encoder, (P,), its decoder, and auxiliary latents, (N, d).
 
     Where the latent is the image itself there is nothing to decode. The encoder's latents are `shrunk` times
-    what the decoder was trained on. Making it took `seconds`.
+    what the decoder was trained on. Training it as `schooling` says took `seconds`.
     """
 
     cut: Cut
@@ -109,8 +114,14 @@ class Surrogate:
     decoder: nn.Module | None
     latents: Tensor
     shape: tuple[int, int, int]
+    schooling: Schooling
     shrunk: float = 1.0
     seconds: float = 0.0
+
+    @property
+    def described(self) -> str:
+        """What an attack has that is granted it beside the auxiliary images, in words for a finding."""
+        return f"an autoencoder of them, trained for {self.schooling.described}"
 
     @cached_property
     def rectified(self) -> bool:
@@ -127,17 +138,22 @@ class Surrogate:
     def tensors(self) -> dict[str, Tensor]:
         """Everything that was learned, by name, for a file."""
         learned = {} if self.decoder is None else self.decoder.state_dict()
-        own = {"vector": self.vector, "latents": self.latents}
-        return own | {f"{DECODER}{name}": tensor for name, tensor in learned.items()}
+        encoder = {"vector": self.vector, "latents": self.latents}
+        return encoder | {f"{DECODER}{name}": tensor for name, tensor in learned.items()}
 
 
-def restored(protocol: Protocol, cut: Cut, tensors: Mapping[str, Tensor]) -> Surrogate:
-    """The surrogate whose `tensors` these are."""
-    learned = {name.removeprefix(DECODER): own for name, own in tensors.items() if name.startswith(DECODER)}
+def restored(
+    protocol: Protocol, cut: Cut, tensors: Mapping[str, Tensor], schooling: Schooling, seconds: float
+) -> Surrogate:
+    """The surrogate whose `tensors` these are, and whose training took `seconds`."""
+    learned = {
+        name.removeprefix(DECODER): tensor for name, tensor in tensors.items() if name.startswith(DECODER)
+    }
     decoder = Decoder(cut.latent, protocol.shape).eval() if learned else None
     if decoder is not None:
         decoder.load_state_dict(learned)
-    return Surrogate(cut, tensors["vector"], decoder, tensors["latents"], protocol.shape)
+    vector, latents = tensors["vector"], tensors["latents"]
+    return Surrogate(cut, vector, decoder, latents, protocol.shape, schooling, seconds=seconds)
 
 
 def make_surrogate(
@@ -167,7 +183,7 @@ def make_surrogate(
     with all_cores():
         latents = in_chunks(encode, x[:MOST_LATENTS])
     seconds = time.perf_counter() - began
-    return Surrogate(cut, read_vector(network), decoder, latents, protocol.shape, seconds=seconds)
+    return Surrogate(cut, read_vector(network), decoder, latents, protocol.shape, schooling, seconds=seconds)
 
 
 def kept_surrogate(protocol: Protocol, cut: Cut, x: Tensor, schooling: Schooling) -> Surrogate:
@@ -237,8 +253,8 @@ def train_surrogate(
             chosen = torch.from_numpy(draws.integers(len(x), size=min(schooling.batch_size, len(x))))
             batch = channels_last(x[chosen])
             with torch.autocast("cpu", torch.bfloat16, enabled=schooling.half):
-                made = decoder(encode(batch))
-            loss = F.mse_loss(made.float(), batch)
+                decoded = decoder(encode(batch))
+            loss = F.mse_loss(decoded.float(), batch)
             optimiser.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(trained, 1.0)

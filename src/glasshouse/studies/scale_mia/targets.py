@@ -139,7 +139,8 @@ def _surrogate(
         tensors, notes = read_tensors(file)
         if notes.get("made_of") != made_of:
             raise BadInput(f"{file} holds an autoencoder of another kind; delete it and run again")
-        return restored(protocol, cut, tensors), float(notes["seconds"])
+        seconds = float(notes["seconds"])
+        return restored(protocol, cut, tensors, target.schooling, seconds), seconds
     began = time.perf_counter()
     with place.progress.task(f"autoencoder, {target.stem}", target.schooling.steps) as task:
         rng = torch_rng(place.seed, "autoencoder", target.stem)

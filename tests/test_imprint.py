@@ -11,7 +11,8 @@ from torch import nn
 from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.crafted.imprint import Bins, craft, decode, occupied
+from glasshouse.attacks.crafted.bins import Bins, decode, occupied
+from glasshouse.attacks.crafted.imprint import craft
 from glasshouse.attacks.crafted.leakage import bin_sums, quotients, thresholds
 from glasshouse.attacks.crafted.loki import Loki, share_slots
 from glasshouse.attacks.crafted.robbing import RobbingTheFed, within_bins

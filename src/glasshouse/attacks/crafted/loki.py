@@ -14,81 +14,66 @@ samples as can be.
 """
 
 import math
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from glasshouse.access import BlindServerAccess, ServerAccess
-from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.crafted.imprint import (
-    check_bins,
-    craft,
-    decode,
-    frozen_words,
-    may_rebuild,
-    slack_of,
-)
-from glasshouse.attacks.crafted.leakage import Law
-from glasshouse.attacks.plain_steps import check_plain_steps
-from glasshouse.evidence.reconstruction import Reconstructions
-from glasshouse.options import check_whole
+from glasshouse.access import ServerAccess
+from glasshouse.attacks.crafted.bins import decode
+from glasshouse.attacks.crafted.imprint import Imprint, ImprintAttack, craft, slack_of
+from glasshouse.data.images import Images
+from glasshouse.federation.updates import Delivery
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loki(Attack):
+class Loki(ImprintAttack):
     """Gives each client a convolution into a slot of its own before an imprint layer (MANDRAKE, LOKI)."""
 
+    name = "mandrake"
     bins: int = 256
     slots: int = 8
-    law: Law = "empirical"
-    family = "reconstruction"
-    needs = (BlindServerAccess,)
-    knows = ("auxiliary",)
-    changes_network = True
 
-    def __post_init__(self) -> None:
-        check_bins("mandrake", self.bins, self.law)
-        check_whole("mandrake", "slots", self.slots, 1, 1024)
-
-    def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
-        assert knowledge.auxiliary is not None
-        check_plain_steps(access.protocol.recipe)
-        started = time.perf_counter()
-        slot_of = share_slots(access.sizes, self.slots)
-        slots, shape = max(slot_of) + 1, access.protocol.shape
-        imprint = craft(
+    def imprint(self, access: ServerAccess, auxiliary: Images) -> Imprint:
+        shape, slots = access.protocol.shape, self._slots(access)
+        return craft(
             access,
-            knowledge.auxiliary,
+            auxiliary,
             bins=self.bins,
             law=self.law,
             row=_row(shape, slots),
             front=[_convolution(shape[0], slots)],
             offset=1.0,
         )
-        serving = may_rebuild(access)(imprint.network)
-        models = [_into_slot(serving, slot, shape[0]) for slot in range(slots)]
-        crafted = time.perf_counter()
-        apart = {client: models[slot] for client, slot in enumerate(slot_of) if slot}
-        delivery = serving.exchange(models[0], range(len(access.sizes)), apart)
-        received = time.perf_counter()
-        sums, _ = imprint.read(serving, models[0], delivery)
-        found = []
-        for slot, sent in enumerate(sums.view(len(sums), slots, -1).unbind(1)):
-            samples = sum(access.sizes[client] for client in delivery.clients if slot_of[client] == slot)
+
+    def models_apart(self, serving: ServerAccess) -> Mapping[int, Tensor]:
+        channels = serving.protocol.shape[0]
+        models = [_into_slot(serving, slot, channels) for slot in range(self._slots(serving))]
+        slot_of = share_slots(serving.sizes, self.slots)
+        return {client: models[slot] for client, slot in enumerate(slot_of) if slot}
+
+    def rebuild(self, serving: ServerAccess, imprint: Imprint, delivery: Delivery) -> Tensor:
+        sums, _ = imprint.read(serving, serving.current, delivery)
+        slot_of = share_slots(serving.sizes, self.slots)
+        parts = []
+        for slot, slot_sums in enumerate(sums.view(len(sums), self._slots(serving), -1).unbind(1)):
+            samples = sum(serving.sizes[client] for client in delivery.clients if slot_of[client] == slot)
             if samples:
-                found.append(read_slot(sent, samples, slack_of(access), shape))
-        x, strength = (torch.cat(part) for part in zip(*found))
-        x = x[strength.argsort(descending=True)]
-        online = time.perf_counter() - received
-        said = ["clients of different slots get different models", frozen_words(access)]
-        if slots < len(access.sizes):
-            said.append(
-                f"{len(access.sizes)} clients share {slots} slots; more slots would part more of them"
-            )
-        return Reconstructions(x, delivery.clients, crafted - started, online, "; ".join(said))
+                parts.append(read_slot(slot_sums, samples, slack_of(serving), serving.protocol.shape))
+        x, strength = (torch.cat(part) for part in zip(*parts))
+        return x[strength.argsort(descending=True)]
+
+    def note(self, access: ServerAccess) -> str:
+        words = ["clients of different slots get different models", super().note(access)]
+        slots, clients = self._slots(access), len(access.sizes)
+        if slots < clients:
+            words.append(f"{clients} clients share {slots} slots; more slots would part more of them")
+        return "; ".join(words)
+
+    def _slots(self, access: ServerAccess) -> int:
+        """How many slots are in use."""
+        return max(share_slots(access.sizes, self.slots)) + 1
 
 
 def share_slots(sizes: Sequence[int], slots: int) -> list[int]:

@@ -11,58 +11,35 @@ gives way to the nearest one that does not.
 """
 
 import math
-import time
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from glasshouse.access import BlindServerAccess
-from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.crafted.imprint import (
-    check_bins,
-    craft,
-    decode,
-    frozen_words,
-    may_rebuild,
-    slack_of,
-)
-from glasshouse.attacks.crafted.leakage import Law
-from glasshouse.attacks.plain_steps import check_plain_steps
-from glasshouse.evidence.reconstruction import Reconstructions
+from glasshouse.access import ServerAccess
+from glasshouse.attacks.crafted.bins import decode
+from glasshouse.attacks.crafted.imprint import Imprint, ImprintAttack, craft, slack_of
+from glasshouse.data.images import Images
+from glasshouse.federation.updates import Delivery
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobbingTheFed(Attack):
+class RobbingTheFed(ImprintAttack):
     """Adds two linear layers before the network, whose gradient holds the clients' images themselves."""
 
-    bins: int = 1024
-    law: Law = "empirical"
-    family = "reconstruction"
-    needs = (BlindServerAccess,)
-    knows = ("auxiliary",)
-    changes_network = True
+    name = "robbing-the-fed"
 
-    def __post_init__(self) -> None:
-        check_bins("robbing-the-fed", self.bins, self.law)
-
-    def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
-        assert knowledge.auxiliary is not None
-        check_plain_steps(access.protocol.recipe)
-        started = time.perf_counter()
+    def imprint(self, access: ServerAccess, auxiliary: Images) -> Imprint:
         pixels = math.prod(access.protocol.shape)
         row = torch.full((pixels,), 1 / pixels)
-        imprint = craft(access, knowledge.auxiliary, bins=self.bins, law=self.law, row=row)
-        serving = may_rebuild(access)(imprint.network)
-        crafted = time.perf_counter()
-        delivery = serving.exchange(serving.current, range(len(access.sizes)))
-        received = time.perf_counter()
+        return craft(access, auxiliary, bins=self.bins, law=self.law, row=row)
+
+    def rebuild(self, serving: ServerAccess, imprint: Imprint, delivery: Delivery) -> Tensor:
         sums, weights = imprint.read(serving, serving.current, delivery)
-        slack = slack_of(access)
+        slack = slack_of(serving)
         weights = within_bins(sums, weights, imprint.bins.bounds(slack))
-        x, _ = decode(sums, weights, delivery.samples, slack, access.protocol.shape)
-        online = time.perf_counter() - received
-        return Reconstructions(x, delivery.clients, crafted - started, online, frozen_words(access))
+        x, _ = decode(sums, weights, delivery.samples, slack, serving.protocol.shape)
+        return x
 
 
 def within_bins(sums: Tensor, weights: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.eluding import Eluding
-from glasshouse.attacks.crafted.fishing import Fishing, Pond
+from glasshouse.attacks.crafted.fishing import Fishing, FishingServer
 from glasshouse.attacks.crafted.loki import Loki
 from glasshouse.attacks.crafted.robbing import RobbingTheFed
 from glasshouse.attacks.crafted.saturated_head import SaturatedHead
@@ -101,15 +101,15 @@ def fished(network: nn.Module, images: Images, seed: int) -> Iterator[tuple[str,
     attack = Fishing()
     access = BlindServerAccess(protocol, current, (HELD,) * CLIENTS, lambda *_: None)
     head = find_head(protocol)
-    pond = Pond(access, head, attack.strength, attack.bias)
+    server = FishingServer(access, head, attack.strength, attack.bias)
     label = seed % images.classes
     row = protocol.layout.named(current)[head.weight][label] * attack.strength
-    yield "fishing, class", holding(network, pond.craft(label, row))
+    yield "fishing, class", holding(network, server.craft(label, row))
     try:
-        line = pond.choose_feature(images, label, 4)
+        feature = server.choose_feature(images, label, 4)
     except CannotRun:
         return
-    yield "fishing, feature", holding(network, pond.craft_gate(line, float(line.values[-2])))
+    yield "fishing, feature", holding(network, server.craft_gate(feature, float(feature.values[-2])))
 
 
 def crafted_models(name: str, images: Images, seed: int) -> Iterator[tuple[str, nn.Module]]:

@@ -11,7 +11,7 @@ from glasshouse.access import BlindServerAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.eluding import Eluding, counting_model, target_labels, unpolluted
-from glasshouse.attacks.crafted.fishing import Fishing, Pond
+from glasshouse.attacks.crafted.fishing import Fishing, FishingServer
 from glasshouse.attacks.crafted.gates import find_gate, shut
 from glasshouse.attacks.crafted.threshold_search import ThresholdSearch
 from glasshouse.attacks.inversion.cosine import invert, total_variation
@@ -118,7 +118,7 @@ def test_eluding_leaves_the_targets_own_update_in_the_sum(engine, network, recip
     gate = find_gate(protocol, access.current, head)
     dead = shut(protocol, access.current, gate)
     delivery = access.exchange(dead, range(3), apart={target: access.current})
-    seen = Eluding(target=target).own_update(access, delivery, dead)
+    seen = Eluding(target=target).target_update(access, delivery, dead)
 
     # The first round of a crafting server has this number, and its seed follows from it.
     seed = derive(derive(0, "round", 1_000_000), "client", target)
@@ -137,7 +137,7 @@ def test_the_targets_labels_are_counted_although_the_others_drown_its_bias(engin
     dead = shut(protocol, access.current, gate)
     counting = counting_model(protocol, access.current, head, gate)
     delivery = access.exchange(dead, range(3), apart={0: counting})
-    counts = target_labels(protocol, head, Eluding().own_update(access, delivery, dead), 9)
+    counts = target_labels(protocol, head, Eluding().target_update(access, delivery, dead), 9)
     assert counts.tolist() == split.client(0).label_counts().tolist()
 
 
@@ -176,27 +176,27 @@ def cosine(first, second, known):
 @pytest.mark.parametrize("network", [make_plain_model, lenet_like])
 def test_class_fishing_leaves_the_gradient_of_the_only_sample_of_its_class(engine, network):
     split, lone = fishing_split()
-    pond = make_pond(make_access(engine, model=network(), split=split))
-    counts = pond.label_counts()
+    server = make_server(make_access(engine, model=network(), split=split))
+    counts = server.label_counts()
     assert np.allclose(counts, split.images("members").label_counts().numpy(), atol=1e-3)
-    catch = pond.fish_class(3)
-    assert catch is not None
-    expected = gradient_of(catch.network, split.pool.x[[lone]], split.pool.y[[lone]])
-    assert cosine(catch.gradient, expected, catch.known) > 0.999
+    alone = server.fish_class(3)
+    assert alone is not None
+    expected = gradient_of(alone.network, split.pool.x[[lone]], split.pool.y[[lone]])
+    assert cosine(alone.gradient, expected, alone.known) > 0.999
 
 
 @pytest.mark.parametrize("network", [make_plain_model, lenet_like])
 def test_feature_fishing_leaves_the_gradient_of_one_of_many(engine, network):
     split, _ = fishing_split()
-    pond = make_pond(make_access(engine, model=network(), split=split))
+    server = make_server(make_access(engine, model=network(), split=split))
     own = np.flatnonzero(split.pool.y[split.members].numpy() == 1)
     assert len(own) > 5
-    line = pond.choose_feature(split.images("auxiliary"), 1, float(len(own)))
-    catch = pond.fish_feature(line, 20)
-    assert catch is not None
+    feature = server.choose_feature(split.images("auxiliary"), 1, float(len(own)))
+    alone = server.fish_feature(feature, 20)
+    assert alone is not None
     members = split.images("members")
     near = [
-        cosine(catch.gradient, gradient_of(catch.network, members.x[[k]], members.y[[k]]), catch.known)
+        cosine(alone.gradient, gradient_of(alone.network, members.x[[k]], members.y[[k]]), alone.known)
         for k in own
     ]
     assert max(near) > 0.95
@@ -216,8 +216,8 @@ def test_a_threshold_for_one_sample_is_found_even_from_misleading_values(shift):
     assert passed == 1
 
 
-def make_pond(access):
-    return Pond(access, find_head(access.protocol), 0.5, 1000.0)
+def make_server(access):
+    return FishingServer(access, find_head(access.protocol), 0.5, 1000.0)
 
 
 def test_fishing_lands_an_image_and_says_how_many_rounds_it_took(engine):

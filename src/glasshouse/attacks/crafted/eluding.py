@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import BlindServerAccess, Protocol
-from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.gates import Gate, find_gate, shut
 from glasshouse.attacks.crafted.saturated_head import decode_growth
-from glasshouse.attacks.inversion.cosine import affordable_steps, invert
-from glasshouse.attacks.inversion.options import check_inversion
+from glasshouse.attacks.inversion.inversion import Inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, mean_decay, mean_gradient, training_network
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.errors import BadInput
@@ -39,25 +38,24 @@ FEATURE = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eluding(Attack):
+class Eluding(Inversion):
     """Sends one client a live model and the others a dead one, and inverts what is left of the sum.
 
     Of a client with more than `most` images, `most` are sought that explain its gradient together. `steps`
     null takes as many as about a minute allows; more give better images.
     """
 
+    name = "eluding"
     target: int = 0
     most: int = 8
     steps: int | None = None
     restarts: int = 1
     tv: float = 0.2
-    family = "reconstruction"
-    needs = (BlindServerAccess,)
 
     def __post_init__(self) -> None:
-        check_whole("eluding", "target", self.target, 0)
-        check_whole("eluding", "most", self.most, 1)
-        check_inversion("eluding", self.steps, self.restarts, self.tv)
+        super().__post_init__()
+        check_whole(self.name, "target", self.target, 0)
+        check_whole(self.name, "most", self.most, 1)
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         if self.target >= len(access.sizes):
@@ -81,28 +79,18 @@ class Eluding(Attack):
             return Reconstructions(torch.empty(0, *protocol.shape), (self.target,), offline, 0.0, note)
 
         began = time.perf_counter()
-        counts = target_labels(protocol, head, self.own_update(access, first, dead), held)
-        gradient = mean_gradient(protocol, live, self.own_update(access, second, dead), held)
+        counts = target_labels(protocol, head, self.target_update(access, first, dead), held)
+        gradient = mean_gradient(protocol, live, self.target_update(access, second, dead), held)
         count = min(held, self.most)
         labels = torch.from_numpy(np.repeat(np.arange(protocol.classes), whole_counts(counts, count)))
-        images = invert(
-            training_network(protocol, live),
-            protocol.layout,
-            gradient,
-            labels,
-            protocol.shape,
-            steps=self.steps or affordable_steps(protocol.layout, count),
-            restarts=self.restarts,
-            tv=self.tv,
-            known=unpolluted(protocol, head, gate),
-            rng=rng,
-        )
+        known = unpolluted(protocol, head, gate)
+        images = self.invert(protocol, training_network(protocol, live), gradient, labels, known, rng)
         return Reconstructions(
             images, (self.target,), offline, time.perf_counter() - began, self._note(protocol, held)
         )
 
-    def own_update(self, access: BlindServerAccess, delivery: Delivery, dead: Tensor) -> Tensor:
-        """The target's update, shape (P,); all clients have moved the head's bias, and the buffers."""
+    def target_update(self, access: BlindServerAccess, delivery: Delivery, dead: Tensor) -> Tensor:
+        """The target's update, shape (P,), but for the head's bias and the buffers, which all move."""
         total = delivery.mean * (delivery.samples / access.sizes[self.target])
         others = [access.sizes[client] for client in delivery.clients if client != self.target]
         drift = mean_decay(access.protocol, dead, others)

@@ -21,11 +21,10 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import BlindServerAccess
-from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.gates import Gate, find_gate
 from glasshouse.attacks.crafted.threshold_search import ThresholdSearch
-from glasshouse.attacks.inversion.cosine import affordable_steps, invert
-from glasshouse.attacks.inversion.options import check_inversion
+from glasshouse.attacks.inversion.inversion import Inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, COUPLED, BatchNorm, frozen_network, mean_decay
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.data.images import Images
@@ -43,7 +42,7 @@ AUXILIARY = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fishing(Attack):
+class Fishing(Inversion):
     """Sends models that silence all samples but one, and inverts its gradient.
 
     It fishes for class `label`; null takes the class with the fewest samples. After `rounds` rounds it gives
@@ -52,6 +51,7 @@ class Fishing(Attack):
     give better images.
     """
 
+    name = "fishing"
     label: int | None = None
     rounds: int = 16
     strength: float = 0.5
@@ -59,19 +59,17 @@ class Fishing(Attack):
     steps: int | None = None
     restarts: int = 1
     tv: float = 0.2
-    family = "reconstruction"
-    needs = (BlindServerAccess,)
     knows = ("auxiliary",)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.label is not None:
-            check_whole("fishing", "label", self.label, 0)
-        check_whole("fishing", "rounds", self.rounds, 2)
+            check_whole(self.name, "label", self.label, 0)
+        check_whole(self.name, "rounds", self.rounds, 2)
         if not 0 < self.strength <= 100:
             raise BadInput(f"fishing strength = {self.strength} is out of range; it must lie in (0, 100]")
         if not 200 <= self.bias <= 1e6:
             raise BadInput(f"fishing bias = {self.bias} is out of range; it must lie in [200, 1e6]")
-        check_inversion("fishing", self.steps, self.restarts, self.tv)
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None
@@ -82,39 +80,28 @@ class Fishing(Attack):
                 "they are numbered from 0"
             )
         began = time.perf_counter()
-        pond = Pond(access, find_head(protocol), self.strength, self.bias)
+        server = FishingServer(access, find_head(protocol), self.strength, self.bias)
         offline = time.perf_counter() - began
 
-        counts = pond.label_counts()
+        counts = server.label_counts()
         label = self._rarest(counts) if self.label is None else self.label
         if counts[label] < 1 - LONE:
-            return pond.nothing(offline, f"no client holds a sample of class {label}")
+            return server.nothing(offline, f"no client holds a sample of class {label}")
         if abs(counts[label] - 1) < LONE:
-            catch: Catch | None = pond.fish_class(label)
+            alone: LoneGradient | None = server.fish_class(label)
         else:
             began = time.perf_counter()
-            line = pond.choose_feature(knowledge.auxiliary, label, counts[label])
+            feature = server.choose_feature(knowledge.auxiliary, label, counts[label])
             offline += time.perf_counter() - began
-            catch = pond.fish_feature(line, self.rounds - 1)
-        if catch is None:
-            return pond.nothing(offline, f"no single sample of class {label} was left")
+            alone = server.fish_feature(feature, self.rounds - 1)
+        if alone is None:
+            return server.nothing(offline, f"no single sample of class {label} was left")
 
         began = time.perf_counter()
-        image = invert(
-            catch.network,
-            protocol.layout,
-            catch.gradient,
-            torch.tensor([label]),
-            protocol.shape,
-            steps=self.steps or affordable_steps(protocol.layout, 1),
-            restarts=self.restarts,
-            tv=self.tv,
-            known=catch.known,
-            rng=rng,
-        )
-        return Reconstructions(
-            image, catch.clients, offline, time.perf_counter() - began, pond.note(f"class {label}")
-        )
+        labels = torch.tensor([label])
+        image = self.invert(protocol, alone.network, alone.gradient, labels, alone.known, rng)
+        online = time.perf_counter() - began
+        return Reconstructions(image, alone.clients, offline, online, server.note(f"class {label}"))
 
     def _rarest(self, counts: np.ndarray) -> int:
         # Rounded, so that the channel's noise does not decide between equals.
@@ -122,8 +109,11 @@ class Fishing(Attack):
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
-    """A neuron before the head and, rising, the values it has on auxiliary images of the target class."""
+class Feature:
+    """A neuron before the head by which the `samples` samples of class `label` are told apart.
+
+    `values` are those it has on auxiliary images of the class, rising; its bias is one of the gate's.
+    """
 
     label: int
     gate: Gate
@@ -133,7 +123,7 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class Catch:
+class LoneGradient:
     """The gradient of one sample, shape (P,), up to scale, and the network that it is a gradient of.
 
     `known`, bool of shape (P,), marks the entries that no other sample has moved.
@@ -145,8 +135,8 @@ class Catch:
     clients: tuple[int, ...]
 
 
-class Pond:
-    """The clients, as a server sees them that sends crafted heads; `rounds` counts its rounds."""
+class FishingServer:
+    """Sends models with crafted heads, and reads what comes back; `rounds` counts its rounds."""
 
     def __init__(self, access: BlindServerAccess, head: Head, strength: float, bias: float) -> None:
         self._access, self._protocol, self._head = access, access.protocol, head
@@ -161,14 +151,14 @@ class Pond:
         counts[0] = delivery.samples - counts[1:].sum()
         return counts
 
-    def fish_class(self, label: int) -> Catch | None:
-        """What the only sample of `label` sends, if it still is the only one."""
+    def fish_class(self, label: int) -> LoneGradient | None:
+        """The gradient of the only sample of `label`, if it still is the only one."""
         row = self._named(self._access.current)[self._head.weight][label]
         sent, delivery = self._send(self.craft(label, row * self._strength))
-        caught = -self._gradient(sent, delivery, self._head.bias)[label] * delivery.samples
-        return self._landed(sent, sent, delivery, label) if abs(caught - 1) < LONE else None
+        count = -self._gradient(sent, delivery, self._head.bias)[label] * delivery.samples
+        return self._alone(sent, sent, delivery, label) if abs(count - 1) < LONE else None
 
-    def choose_feature(self, auxiliary: Images, label: int, samples: float) -> Line:
+    def choose_feature(self, auxiliary: Images, label: int, samples: float) -> Feature:
         """The neuron before the head that auxiliary images differ in most, with its values on them."""
         gate = find_gate(self._protocol, self._access.current, self._head)
         if not gate.linear:
@@ -178,21 +168,21 @@ class Pond:
             )
         outputs = self._outputs(gate, auxiliary[:AUXILIARY])
         neuron = int(outputs.std(0).argmax())
-        own = auxiliary.y[:AUXILIARY] == label
-        values = outputs[own if own.sum() > 1 else slice(None), neuron]
-        return Line(label, gate, neuron, np.sort(values.double().numpy()), samples)
+        of_class = auxiliary.y[:AUXILIARY] == label
+        values = outputs[of_class if of_class.sum() > 1 else slice(None), neuron]
+        return Feature(label, gate, neuron, np.sort(values.double().numpy()), samples)
 
-    def fish_feature(self, line: Line, rounds: int) -> Catch | None:
-        """What the sample with the highest value sends alone, or None if it was not found in time."""
-        thresholds = ThresholdSearch(line.values, line.samples)
+    def fish_feature(self, feature: Feature, rounds: int) -> LoneGradient | None:
+        """The gradient of the sample with the highest value, or None if it was not alone in time."""
+        thresholds = ThresholdSearch(feature.values, feature.samples)
         for _ in range(rounds):
-            sent, delivery = self._send(self.craft_gate(line, thresholds.next()))
-            passed = self._gradient(sent, delivery, line.gate.bias)[line.neuron].item()
+            sent, delivery = self._send(self.craft_gate(feature, thresholds.next()))
+            passed = self._gradient(sent, delivery, feature.gate.bias)[feature.neuron].item()
             count = -passed * delivery.samples / self._strength
             if abs(count - 1) < LONE:
                 # With the gate open every image has a gradient, wherever the inversion begins. The head's row
                 # hears the silent samples too, but through a shut gate they reach nothing below it.
-                return self._landed(sent, self.craft_gate(line, None), delivery, None)
+                return self._alone(sent, self.craft_gate(feature, None), delivery, None)
             thresholds.narrow(too_low=count > 1)
         return None
 
@@ -207,16 +197,16 @@ class Pond:
             named[self._head.weight][label] = row
         return crafted
 
-    def craft_gate(self, line: Line, threshold: float | None) -> Tensor:
+    def craft_gate(self, feature: Feature, threshold: float | None) -> Tensor:
         """A model whose head looks at one neuron, which is silent below `threshold`, or never (null)."""
-        row = torch.zeros_like(self._named(self._access.current)[self._head.weight][line.label])
-        row[line.neuron] = self._strength
-        crafted = self.craft(line.label, row)
-        bias = self._named(crafted)[line.gate.bias]
+        row = torch.zeros_like(self._named(self._access.current)[self._head.weight][feature.label])
+        row[feature.neuron] = self._strength
+        crafted = self.craft(feature.label, row)
+        bias = self._named(crafted)[feature.gate.bias]
         if threshold is None:
             # As far up as the saturated class allows: the answer must stay fixed.
             threshold = -self._bias / (4 * self._strength)
-        bias[line.neuron] -= threshold
+        bias[feature.neuron] -= threshold
         return crafted
 
     def unpolluted(self, label: int | None) -> Tensor:
@@ -232,27 +222,27 @@ class Pond:
 
     def nothing(self, offline: float, reason: str) -> Reconstructions:
         """No image, and why."""
-        nobody = torch.empty(0, *self._protocol.shape)
-        return Reconstructions(nobody, tuple(range(len(self._access.sizes))), offline, 0.0, self.note(reason))
+        none, everyone = torch.empty(0, *self._protocol.shape), tuple(range(len(self._access.sizes)))
+        return Reconstructions(none, everyone, offline, 0.0, self.note(reason))
 
     def note(self, words: str) -> str:
         """`words` with the number of rounds and what was approximated."""
-        said = [f"{words}, {self.rounds} rounds"]
+        parts = [f"{words}, {self.rounds} rounds"]
         if max(self._protocol.recipe.total_steps(size) for size in self._access.sizes) > 1:
-            said.append(AVERAGED)
+            parts.append(AVERAGED)
         if any(isinstance(module, BatchNorm) for module in self._protocol.architecture.modules()):
-            said.append(COUPLED)
-        return "; ".join(said)
+            parts.append(COUPLED)
+        return "; ".join(parts)
 
     def _send(self, vector: Tensor) -> tuple[Tensor, Delivery]:
         self.rounds += 1
         return vector, self._access.exchange(vector, range(len(self._access.sizes)))
 
-    def _landed(self, sent: Tensor, seen: Tensor, delivery: Delivery, label: int | None) -> Catch:
+    def _alone(self, sent: Tensor, seen: Tensor, delivery: Delivery, label: int | None) -> LoneGradient:
         sizes = self._sizes(delivery)
         gradient = mean_decay(self._protocol, sent, sizes) - delivery.mean
         network = frozen_network(self._protocol, seen, delivery.mean, max(sizes))
-        return Catch(gradient, self.unpolluted(label), network, delivery.clients)
+        return LoneGradient(gradient, self.unpolluted(label), network, delivery.clients)
 
     def _gradient(self, sent: Tensor, delivery: Delivery, name: str) -> Tensor:
         """The mean gradient of the parameter `name` over all samples."""
@@ -266,16 +256,16 @@ class Pond:
 
     def _outputs(self, gate: Gate, images: Images) -> Tensor:
         """What the gate's neurons give before their ReLU, shape (N, width), in batches like the clients'."""
-        network, kept = deepcopy(self._protocol.architecture), []
+        network, outputs = deepcopy(self._protocol.architecture), []
         write_vector(network, self._access.current)
         network.train()
         layer = network.get_submodule(gate.layer)
-        layer.register_forward_hook(lambda _, __, output: kept.append(output))
+        layer.register_forward_hook(lambda _, __, output: outputs.append(output))
         size = self._protocol.recipe.batch(int(np.median(self._access.sizes)))
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for chunk in _even(images.x, max(2, size)):
                 network(chunk)
-        return torch.cat(kept)
+        return torch.cat(outputs)
 
     def _named(self, vector: Tensor) -> dict[str, Tensor]:
         return self._protocol.layout.named(vector)

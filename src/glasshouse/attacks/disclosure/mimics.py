@@ -8,7 +8,7 @@ import torch
 from glasshouse.access import PayloadAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.disclosure.samples import Samples, received
-from glasshouse.attacks.membership.signals import given
+from glasshouse.attacks.membership.signals import required
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.evidence.nearness import Nearness
 
@@ -27,7 +27,7 @@ class MimicDistance(Attack):
     knows = ("candidates",)
 
     def run(self, access: PayloadAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
-        x = given(knowledge.candidates).x
+        x = required(knowledge.candidates).x
         nearest = [_nearest(samples, samples.distances(x)) for samples in received(access, rng)]
         scores = -np.min(nearest, axis=0)
         return MembershipScores(scores, scores > np.median(scores))
@@ -47,7 +47,7 @@ class MimicNeighbours(Attack):
 
     def run(self, access: PayloadAccess, knowledge: Knowledge, rng: torch.Generator) -> Nearness:
         last = received(access, rng)[-1]
-        return Nearness(last.distances(given(knowledge.candidates).x))
+        return Nearness(last.distances(required(knowledge.candidates).x))
 
 
 def _nearest(samples: Samples, distances: np.ndarray) -> np.ndarray:

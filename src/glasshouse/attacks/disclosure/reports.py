@@ -9,7 +9,7 @@ from torch import Tensor
 from glasshouse.access import ReportAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.disclosure.devices import Simulated, simulate, spelled, tell
-from glasshouse.attacks.membership.signals import given
+from glasshouse.attacks.membership.signals import required
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
@@ -49,7 +49,7 @@ class ReportedLabels(Attack):
         check_whole("reported-labels", "devices", self.devices, 2)
 
     def run(self, access: ReportAccess, knowledge: Knowledge, rng: torch.Generator) -> LabelCounts:
-        auxiliary, draws = given(knowledge.auxiliary), numpy_from(rng)
+        auxiliary, draws = required(knowledge.auxiliary), numpy_from(rng)
         clients = heard(access)
         name = counting(access, auxiliary)
         if name is not None:

@@ -10,6 +10,7 @@ of the product, and unlike the other it is known from a forward pass.
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -17,20 +18,17 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
-from glasshouse.access import AggregateAccess, Protocol, SeenSum, SeenUpdates, UpdateAccess
-from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.access import Protocol, SeenSum, SeenUpdates
 from glasshouse.attacks.labels.head import Head, last_linear
 from glasshouse.attacks.membership.readings import (
+    Reader,
     Reading,
     Records,
-    check_share,
+    ServerMembership,
     mean_update,
-    membership,
-    seen_rounds,
     single_updates,
 )
 from glasshouse.errors import BadInput, CannotRun
-from glasshouse.evidence.membership import MembershipScores
 from glasshouse.learning.evaluate import CHUNK
 
 TINY = 1e-12
@@ -40,7 +38,7 @@ Changes = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientAlignment(Attack):
+class GradientAlignment(ServerMembership):
     """Finds records whose gradient at the model sent points along an update.
 
     A client's claim is the alignment with its own update, summed over rounds; to the strongest it adds the
@@ -50,24 +48,18 @@ class GradientAlignment(Attack):
     The threshold accuses a share `quantile` of the auxiliary records.
     """
 
+    name = "gradient-alignment"
     layers: Literal["all", "head"] = "all"
     quantile: float = 0.5
-    family = "membership"
-    needs = (UpdateAccess, AggregateAccess)
-    knows = ("candidates", "auxiliary")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.layers not in ("all", "head"):
             raise BadInput(f"gradient-alignment layers = {self.layers!r} is unknown; choose all or head")
-        check_share("gradient-alignment", "quantile", self.quantile)
 
-    def run(
-        self, access: UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
-    ) -> MembershipScores:
-        records = Records.of(knowledge)
-        head = last_linear(access.protocol) if self.layers == "head" else None
-        readings = [_read(seen, access.protocol, head, records) for seen in seen_rounds(access)]
-        return membership(readings, records, memory=1.0, accused=self.quantile)
+    def reader(self, protocol: Protocol, records: Records) -> Reader:
+        head = last_linear(protocol) if self.layers == "head" else None
+        return partial(_read, protocol=protocol, head=head, records=records)
 
 
 def alignments(
@@ -130,7 +122,7 @@ def _along_head(
     pieces = [protocol.layout.named(direction) for direction in directions]
     inputs: list[Tensor] = []
     layer = network.get_submodule(head.weight.rpartition(".")[0])
-    layer.register_forward_hook(lambda _, given, __: inputs.append(given[0]))
+    layer.register_forward_hook(lambda _, received, __: inputs.append(received[0]))
 
     @torch.no_grad()
     def along(x: Tensor) -> Changes:
@@ -144,5 +136,5 @@ def _along_head(
 def _read(seen: SeenUpdates | SeenSum, protocol: Protocol, head: Head | None, records: Records) -> Reading:
     updates = single_updates(seen)
     directions = torch.stack([mean_update(seen), *(update.delta for update in updates)])
-    level, *own = alignments(protocol, seen.sent, directions, records.x, records.y, head)
-    return Reading(seen.number, level, {update.client: row for update, row in zip(updates, own)})
+    level, *claims = alignments(protocol, seen.sent, directions, records.x, records.y, head)
+    return Reading(seen.number, level, {update.client: claim for update, claim in zip(updates, claims)})

@@ -15,7 +15,7 @@ import torch
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
-from glasshouse.attacks.membership.signals import asked, given, losses
+from glasshouse.attacks.membership.signals import asked, losses, required
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.evidence.batches import check_batches, compose
@@ -64,13 +64,13 @@ class MIABad(Attack):
         return self.fraction
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
-        candidates, shadows = given(knowledge.candidates), given(knowledge.shadows)
+        candidates, shadows = required(knowledge.candidates), required(knowledge.shadows)
         inside, outside = self._attack_set(shadows.auxiliary, rng)
         numpy_rng = numpy_from(rng)
         attack_model = Classifier(self.classifier, *balanced(inside, outside, numpy_rng), rng)
         questions = features(asked(access, candidates), candidates, self.features)
         if self.query_unit > 1:
-            questions = questions[given(knowledge.batches)].mean(1)
+            questions = questions[required(knowledge.batches)].mean(1)
         scores = attack_model.log_odds(questions)
         return MembershipScores(scores, scores > 0)
 

@@ -16,7 +16,7 @@ from glasshouse.access import AggregateAccess, QueryAccess, UpdateAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.calibration import masked_mean, others, threshold_from_shadows
 from glasshouse.attacks.membership.latest import as_outsider
-from glasshouse.attacks.membership.signals import asked, given, log_odds
+from glasshouse.attacks.membership.signals import asked, log_odds, required
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.membership import MembershipScores
 
@@ -43,7 +43,7 @@ class LiRA(Attack):
     def run(
         self, access: QueryAccess | UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
     ) -> MembershipScores:
-        candidates, shadows = given(knowledge.candidates), given(knowledge.shadows)
+        candidates, shadows = required(knowledge.candidates), required(knowledge.shadows)
         fixed = len(shadows) < ENOUGH if self.fixed_variance is None else self.fixed_variance
         auxiliary = shadows.auxiliary.log_odds
         inside = shadows.auxiliary.inside
@@ -72,7 +72,7 @@ class OnlineLiRA(Attack):
     knows = ("candidates", "online_shadows")
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
-        candidates, shadows = given(knowledge.candidates), given(knowledge.online_shadows)
+        candidates, shadows = required(knowledge.candidates), required(knowledge.online_shadows)
         if len(shadows) < 4:
             raise CannotRun(
                 f"{len(shadows)} shadow models; it takes 4 for two with each record and two without"

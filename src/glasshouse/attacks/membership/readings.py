@@ -6,16 +6,18 @@ client rich in a class raises every record of the class. So they are measured ag
 same class, which are no members. What remains is about the record.
 """
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from glasshouse.access import AggregateAccess, SeenSum, SeenUpdates, UpdateAccess
-from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.membership.signals import given
+from glasshouse.access import AggregateAccess, Protocol, SeenSum, SeenUpdates, UpdateAccess
+from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.attacks.membership.signals import required
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.updates import Update, weighted_sum
@@ -24,7 +26,7 @@ CLAIM_WEIGHT = 0.5
 """What the strongest client's claim counts beside the level; a half did better than all or nothing."""
 
 COMMON = 5
-"""How many records' worth of the spread over all classes goes into the spread of each."""
+"""How many records' worth of the spread over all classes goes into that of a class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +36,9 @@ class Reading:
     number: int
     level: np.ndarray
     claims: dict[int, np.ndarray]
+
+
+Reader = Callable[[SeenUpdates | SeenSum], Reading]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +51,8 @@ class Records:
 
     @classmethod
     def of(cls, knowledge: Knowledge) -> "Records":
-        """The records an attack is told."""
-        candidates, auxiliary = given(knowledge.candidates), given(knowledge.auxiliary)
+        """The records that an attack knows."""
+        candidates, auxiliary = required(knowledge.candidates), required(knowledge.auxiliary)
         x, y = torch.cat([candidates.x, auxiliary.x]), torch.cat([candidates.y, auxiliary.y])
         return cls(x, y, len(candidates))
 
@@ -57,18 +62,48 @@ class Records:
         An auxiliary record is compared with the others of its class. A class with fewer than two has the mean
         of all classes.
         """
-        labels, known = self.y.numpy(), values[self.asked :]
-        own = labels[self.asked :]
+        labels, auxiliary = self.y.numpy(), slice(self.asked, None)
+        known, label = values[auxiliary], labels[auxiliary]
         classes = int(labels.max()) + 1
-        count = np.bincount(own, minlength=classes)
+        count = np.bincount(label, minlength=classes)
         enough = count >= 2
-        mean = np.where(enough, np.bincount(own, known, classes) / count.clip(1), known.mean())
+        mean = np.where(enough, np.bincount(label, known, classes) / count.clip(1), known.mean())
         distance = values - mean[labels]
-        squares = np.bincount(own, distance[self.asked :] ** 2, classes)
-        common = squares.sum() / max(len(own) - int(enough.sum()), 1)
+        squares = np.bincount(label, distance[auxiliary] ** 2, classes)
+        common = squares.sum() / max(len(label) - int(enough.sum()), 1)
         spread = np.sqrt((squares + COMMON * common) / ((count - 1).clip(0) + COMMON)).clip(1e-12)
-        distance[self.asked :] *= np.where(enough, count / (count - 1).clip(1), 1.0)[own]
+        distance[auxiliary] *= np.where(enough, count / (count - 1).clip(1), 1.0)[label]
         return np.asarray(distance / spread[labels])
+
+
+class ServerMembership(Attack):
+    """Reads every observed round, and judges the candidates by all readings together.
+
+    It accuses those who score above all but a share `quantile` of the auxiliary records. Levels of a round
+    count less by the factor `memory` than those of the round after it.
+    """
+
+    name: ClassVar[str]
+    family = "membership"
+    needs = (UpdateAccess, AggregateAccess)
+    knows = ("candidates", "auxiliary")
+    quantile: float
+    memory: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_share(self.name, "quantile", self.quantile)
+
+    def run(
+        self, access: UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
+    ) -> MembershipScores:
+        records = Records.of(knowledge)
+        read = self.reader(access.protocol, records)
+        readings = [read(seen) for seen in seen_rounds(access)]
+        return membership(readings, records, memory=self.memory, accused=self.quantile)
+
+    @abstractmethod
+    def reader(self, protocol: Protocol, records: Records) -> Reader:
+        """How to read a round."""
 
 
 def seen_rounds(access: UpdateAccess | AggregateAccess) -> Sequence[SeenUpdates | SeenSum]:

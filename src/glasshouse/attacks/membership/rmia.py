@@ -12,7 +12,7 @@ import torch
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.calibration import masked_mean, others, threshold_from_shadows
-from glasshouse.attacks.membership.signals import asked, given, losses
+from glasshouse.attacks.membership.signals import asked, losses, required
 from glasshouse.errors import BadInput
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import Answers, Shadows
@@ -42,7 +42,7 @@ class RMIA(Attack):
             raise BadInput(f"rmia a = {self.a} is out of range; it lies in [0, 1]")
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
-        candidates, shadows = given(knowledge.candidates), given(self._shadows(knowledge))
+        candidates, shadows = required(knowledge.candidates), required(self._shadows(knowledge))
         x, z = shadows.candidates, shadows.auxiliary
         p_x, p_z = label_probabilities(x), label_probabilities(z)
         own_x, own_z = (np.exp(-losses(asked(access, own), own.y)) for own in (candidates, z.images))

@@ -15,7 +15,7 @@ from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.calibration import FEWEST, best_threshold, others
 from glasshouse.attacks.membership.lira import offline_scores
-from glasshouse.attacks.membership.signals import asked, given, log_odds, losses
+from glasshouse.attacks.membership.signals import asked, log_odds, losses, required
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.batches import check_batches, compose
 from glasshouse.evidence.membership import MembershipScores
@@ -49,7 +49,7 @@ class SetAttack(Attack):
         return self.fraction
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
-        candidates, shadows = given(knowledge.candidates), given(knowledge.shadows)
+        candidates, shadows = required(knowledge.candidates), required(knowledge.shadows)
         known = shadows.auxiliary
         if len(known) < FEWEST:
             raise CannotRun(f"{len(known)} shadow models; set audit.shadows to {FEWEST} or more")
@@ -60,7 +60,7 @@ class SetAttack(Attack):
             sides.append((signal[known.inside[k] & fair], signal[known.tested[k] & fair]))
         weigh = self.weigh(*(np.concatenate(side) for side in zip(*sides)))
         records = weigh(self.signal(asked(access, candidates), shadows.candidates, np.arange(len(shadows))))
-        scores = records[given(knowledge.batches)].mean(1) if self.batch_size > 1 else records
+        scores = records[required(knowledge.batches)].mean(1) if self.batch_size > 1 else records
         return MembershipScores(scores, scores >= self.threshold(sides, weigh, rng))
 
     @abstractmethod

@@ -8,7 +8,7 @@ import torch
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
-from glasshouse.attacks.membership.signals import asked, given
+from glasshouse.attacks.membership.signals import asked, required
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.learning.seeds import numpy_from
@@ -33,7 +33,7 @@ class Shokri(Attack):
             raise BadInput(f"shokri classifier = {self.classifier!r}; choose one of network, logistic")
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
-        candidates, shadows = given(knowledge.candidates), given(knowledge.shadows)
+        candidates, shadows = required(knowledge.candidates), required(knowledge.shadows)
         answers = shadows.auxiliary
         numpy_rng = numpy_from(rng)
         every = np.concatenate([np.exp(answers.log_probabilities(k)) for k in range(len(answers))])

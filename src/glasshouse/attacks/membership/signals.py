@@ -10,13 +10,13 @@ from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.federation.shadows import log_odds
 
-__all__ = ["asked", "given", "log_odds", "losses"]
+__all__ = ["asked", "log_odds", "losses", "required"]
 TINY = 1e-300
 T = TypeVar("T")
 
 
-def given(value: T | None) -> T:
-    """What an attack is told in any case, because it asked for it."""
+def required(value: T | None) -> T:
+    """A part of its knowledge that an attack asks for, and so has."""
     assert value is not None
     return value
 

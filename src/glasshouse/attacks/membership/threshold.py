@@ -7,7 +7,7 @@ import torch
 
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.membership.signals import asked, given, losses
+from glasshouse.attacks.membership.signals import asked, losses, required
 from glasshouse.errors import BadInput
 from glasshouse.evidence.membership import MembershipScores
 
@@ -21,7 +21,7 @@ class Gap(Attack):
     knows = ("candidates",)
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
-        candidates = given(knowledge.candidates)
+        candidates = required(knowledge.candidates)
         correct = access.probabilities(candidates.x).argmax(1) == candidates.y
         return MembershipScores(correct.double().numpy(), correct.numpy())
 
@@ -44,6 +44,6 @@ class LossThreshold(Attack):
             raise BadInput(f"loss-threshold quantile = {self.quantile} is out of range; it lies in (0, 1)")
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
-        candidates, auxiliary = given(knowledge.candidates), given(knowledge.auxiliary)
+        candidates, auxiliary = required(knowledge.candidates), required(knowledge.auxiliary)
         scores, known = (-losses(asked(access, images), images.y) for images in (candidates, auxiliary))
         return MembershipScores(scores, scores > np.quantile(known, 1 - self.quantile))

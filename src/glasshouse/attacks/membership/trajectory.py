@@ -10,25 +10,26 @@ has the global models before and after each round.
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from glasshouse.access import AggregateAccess, Protocol, SeenSum, SeenUpdates, UpdateAccess
+from glasshouse.access import Protocol, SeenSum, SeenUpdates, UpdateAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.readings import (
+    Reader,
     Reading,
     Records,
+    ServerMembership,
     check_share,
     mean_update,
-    membership,
     seen_rounds,
     single_updates,
 )
-from glasshouse.attacks.membership.signals import given, log_odds, losses
+from glasshouse.attacks.membership.signals import log_odds, losses, required
 from glasshouse.errors import CannotRun
-from glasshouse.evidence.membership import MembershipScores
 from glasshouse.evidence.source import Sources
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.evaluate import predict
@@ -45,7 +46,7 @@ Ask = Callable[[Tensor], np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossTrajectory(Attack):
+class LossTrajectory(ServerMembership):
     """Finds records that a client's own model knows better than the other clients' models of the round do.
 
     To this claim it adds how well the global model knows the record after the round, the older rounds
@@ -54,27 +55,16 @@ class LossTrajectory(Attack):
     share `quantile` of the auxiliary records.
     """
 
+    name = "loss-trajectory"
     quantile: float = 0.5
     memory: float = 0.5
-    family = "membership"
-    needs = (UpdateAccess, AggregateAccess)
-    knows = ("candidates", "auxiliary")
 
     def __post_init__(self) -> None:
-        check_share("loss-trajectory", "quantile", self.quantile)
-        check_share("loss-trajectory", "memory", self.memory)
+        super().__post_init__()
+        check_share(self.name, "memory", self.memory)
 
-    def run(
-        self, access: UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
-    ) -> MembershipScores:
-        records = Records.of(knowledge)
-        ask = _asking(access.protocol, records.x)
-
-        def odds(vector: Tensor) -> np.ndarray:
-            return log_odds(ask(vector), records.y)
-
-        readings = [_read(seen, odds) for seen in seen_rounds(access)]
-        return membership(readings, records, memory=self.memory, accused=self.quantile)
+    def reader(self, protocol: Protocol, records: Records) -> Reader:
+        return partial(_read, ask=_asking(protocol, records.x), y=records.y)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,45 +82,47 @@ class SourceInference(Attack):
     knows = ("candidates",)
 
     def run(self, access: UpdateAccess, knowledge: Knowledge, rng: torch.Generator) -> Sources:
-        candidates = given(knowledge.candidates)
+        candidates = required(knowledge.candidates)
         ask = _asking(access.protocol, candidates.x)
-        said: dict[int, list[np.ndarray]] = {}
+        by_client: dict[int, list[np.ndarray]] = {}
         for seen in seen_rounds(access):
             before = log_odds(ask(seen.sent), candidates.y) if self.calibrated else None
             for update in single_updates(seen):
                 after = ask(seen.sent + update.delta)
-                known = (
-                    -losses(after, candidates.y) if before is None else log_odds(after, candidates.y) - before
-                )
-                said.setdefault(update.client, []).append(known)
-        clients = np.array(sorted(said))
+                if before is None:
+                    better = -losses(after, candidates.y)
+                else:
+                    better = log_odds(after, candidates.y) - before
+                by_client.setdefault(update.client, []).append(better)
+        clients = np.array(sorted(by_client))
         if len(clients) < 2:
             raise CannotRun("one client was seen, so there is nothing to find out about the source")
-        means = np.stack([np.mean(said[client], axis=0) for client in clients.tolist()])
+        means = np.stack([np.mean(by_client[client], axis=0) for client in clients.tolist()])
         return Sources(clients[means.argmax(0)])
 
 
-def claims(own: np.ndarray, sent: np.ndarray | None) -> np.ndarray:
+def claims(odds: np.ndarray, sent: np.ndarray | None) -> np.ndarray:
     """How far each client's log-odds, shape (K, N), stand above the others' of the round, as z-scores.
 
     With too few others they are compared with `sent`, the log-odds under the model sent, shape (N,).
     """
     if sent is not None:
-        return np.asarray(own - sent)
-    others = [np.delete(own, k, axis=0) for k in range(len(own))]
+        return np.asarray(odds - sent)
+    others = [np.delete(odds, k, axis=0) for k in range(len(odds))]
     spread = [np.sqrt(other.var(0, ddof=1) + ADDED_VARIANCE) for other in others]
-    return np.stack([(mine - other.mean(0)) / s for mine, other, s in zip(own, others, spread)])
+    return np.stack([(row - other.mean(0)) / s for row, other, s in zip(odds, others, spread)])
 
 
-def _read(seen: SeenUpdates | SeenSum, odds: Ask) -> Reading:
+def _read(seen: SeenUpdates | SeenSum, ask: Ask, y: Tensor) -> Reading:
     updates = single_updates(seen)
-    level = odds(seen.sent + mean_update(seen))
+    level = log_odds(ask(seen.sent + mean_update(seen)), y)
     if not updates:
         return Reading(seen.number, level, {})
-    own = np.stack([odds(seen.sent + update.delta) for update in updates])
-    sent = odds(seen.sent) if len(updates) <= REFERENCES else None
-    claimed = claims(own, sent)
-    return Reading(seen.number, level, {update.client: row for update, row in zip(updates, claimed)})
+    odds = np.stack([log_odds(ask(seen.sent + update.delta), y) for update in updates])
+    sent = log_odds(ask(seen.sent), y) if len(updates) <= REFERENCES else None
+    return Reading(
+        seen.number, level, {update.client: claim for update, claim in zip(updates, claims(odds, sent))}
+    )
 
 
 def _asking(protocol: Protocol, x: Tensor) -> Ask:

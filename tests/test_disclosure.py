@@ -14,7 +14,7 @@ from glasshouse import BadInput, Dataset, audit
 from glasshouse.access import PayloadAccess, Protocol, ReportAccess, SeenPayload, SeenReports
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.disclosure.devices import mixtures, simulate
+from glasshouse.attacks.disclosure.simulation import mixtures, simulate
 from glasshouse.attacks.disclosure.mimics import MimicDistance, MimicNeighbours
 from glasshouse.attacks.disclosure.reports import ReportedLabels
 from glasshouse.attacks.disclosure.samples import PER_CLASS, received
@@ -264,7 +264,7 @@ def test_the_mixtures_are_each_class_each_pair_and_all_that_there_are():
     assert len(mixtures(np.ones(60))) == 61
 
 
-def test_made_up_devices_tell_the_mean_of_their_images_with_the_spread_of_means():
+def test_simulated_clients_report_the_mean_of_their_images_with_the_spread_of_means():
     images, size = shades(4000, seed=1), 52
     protocol = protocol_of(Talkative())
     sent = [read_vector(protocol.architecture)]
@@ -276,9 +276,9 @@ def test_made_up_devices_tell_the_mean_of_their_images_with_the_spread_of_means(
     np.testing.assert_allclose(made.doubt[-1], 1 + 1 / 8 + size / 4000)
 
 
-def test_too_few_made_up_devices_are_refused():
-    with pytest.raises(BadInput, match="devices = 1 is out of range; it must"):
-        ATTACKS.make("reported-labels(devices=1)")
+def test_too_few_simulated_clients_are_refused():
+    with pytest.raises(BadInput, match="clients = 1 is out of range; it must"):
+        ATTACKS.make("reported-labels(clients=1)")
 
 
 def test_reports_that_are_no_numbers_are_refused():
@@ -352,7 +352,7 @@ def the_setting(strategy, attacks=("gap",), defences=(), **audited):
 )
 def test_what_a_strategy_lets_travel_is_audited_without_being_named(strategy, expected):
     assert disclosed(the_setting(strategy)) == expected
-    named = the_setting(strategy, attacks=("reported-labels(devices=2)",))
+    named = the_setting(strategy, attacks=("reported-labels(clients=2)",))
     assert disclosed(named) == [name for name in expected if name != "reported-labels"]
 
 

@@ -1,4 +1,4 @@
-"""Label counts from what clients tell beside their updates, by doing as they do with images of one's own."""
+"""Label counts from what clients report beside their updates, by doing the same with images of one's own."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from glasshouse.access import ReportAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.disclosure.devices import Simulated, simulate, spelled, tell
+from glasshouse.attacks.disclosure.simulation import Simulated, as_numbers, reports_of, simulate
 from glasshouse.attacks.membership.signals import required
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
@@ -18,12 +18,12 @@ from glasshouse.measures.labels import whole_counts
 from glasshouse.options import check_whole
 
 REPORTS = 2
-"""As many different reports of a client are read: later ones tell little more, and each must be simulated."""
+"""As many different reports of a client are read: later ones add little, and each must be simulated."""
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """What a client of `size` samples told in its first rounds: positions in the rounds, and the reports."""
+class FirstReports:
+    """What a client of `size` samples reported in its first rounds, and the positions of these rounds."""
 
     size: int
     rounds: tuple[int, ...]
@@ -32,71 +32,76 @@ class Told:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedLabels(Attack):
-    """Counts the labels of a client from what it tells the server beside its updates.
+    """Counts the labels of a client from what it reports to the server beside its updates.
 
-    Counts that are told are read. For anything else it makes up devices from auxiliary images, `devices` of
-    each class, of each pair of classes and of all classes, has them tell the same, and averages these
+    Counts that are reported are read. For anything else it simulates clients with auxiliary images, `clients`
+    of each class, of each pair of classes and of all classes, has them report the same, and averages these
     mixtures by how well they explain the report. Clients that hold several classes in unequal shares are none
     of these, and the answer about them may be worse than a blind guess.
     """
 
-    devices: int = 4
+    clients: int = 4
     family = "labels"
     needs = (ReportAccess,)
     knows = ("auxiliary",)
 
     def __post_init__(self) -> None:
-        check_whole("reported-labels", "devices", self.devices, 2)
+        check_whole("reported-labels", "clients", self.clients, 2)
 
     def run(self, access: ReportAccess, knowledge: Knowledge, rng: torch.Generator) -> LabelCounts:
         auxiliary, draws = required(knowledge.auxiliary), numpy_from(rng)
-        clients = heard(access)
+        by_client = first_reports(access)
         name = counting(access, auxiliary)
         if name is not None:
-            counts = {client: told.reports[0][name].numpy() for client, told in clients.items()}
+            counts = {client: first.reports[0][name].numpy() for client, first in by_client.items()}
         else:
-            counts = self._guessed(access, auxiliary, clients, draws)
-        return LabelCounts(tuple(CountedLabels((client,), own) for client, own in counts.items()))
+            counts = self._guessed(access, auxiliary, by_client, draws)
+        return LabelCounts(tuple(CountedLabels((client,), labels) for client, labels in counts.items()))
 
     def _guessed(
-        self, access: ReportAccess, auxiliary: Images, clients: dict[int, Told], rng: np.random.Generator
+        self,
+        access: ReportAccess,
+        auxiliary: Images,
+        by_client: dict[int, FirstReports],
+        rng: np.random.Generator,
     ) -> dict[int, np.ndarray]:
-        """The counts of each client; clients of one size that were heard in the same rounds are alike."""
-        made: dict[tuple[int, tuple[int, ...]], Simulated] = {}
+        """The counts of each client; clients of one size that reported in the same rounds are alike."""
+        simulated: dict[tuple[int, tuple[int, ...]], Simulated] = {}
         counts = {}
-        for client, told in clients.items():
-            key = (told.size, told.rounds)
-            if key not in made:
-                sent = [access.rounds[position].sent for position in told.rounds]
-                made[key] = simulate(access.protocol, sent, auxiliary, told.size, self.devices, rng)
-            report = np.concatenate([spelled(own) for own in told.reports])
-            if not (np.isfinite(report).all() and np.isfinite(made[key].means).all()):
-                raise CannotRun("what clients tell are not finite numbers")
-            shares = made[key].weights(report) @ made[key].shares
-            counts[client] = whole_counts(shares, told.size)
+        for client, first in by_client.items():
+            key = (first.size, first.rounds)
+            if key not in simulated:
+                sent = [access.rounds[position].sent for position in first.rounds]
+                simulated[key] = simulate(access.protocol, sent, auxiliary, first.size, self.clients, rng)
+            report = np.concatenate([as_numbers(report) for report in first.reports])
+            if not (np.isfinite(report).all() and np.isfinite(simulated[key].means).all()):
+                raise CannotRun("what clients report are not finite numbers")
+            shares = simulated[key].weights(report) @ simulated[key].shares
+            counts[client] = whole_counts(shares, first.size)
         return counts
 
 
-def heard(access: ReportAccess) -> dict[int, Told]:
+def first_reports(access: ReportAccess) -> dict[int, FirstReports]:
     """The first reports of each client that differ from each other, by client."""
-    found: dict[int, Told] = {}
+    by_client: dict[int, FirstReports] = {}
     for position, seen in enumerate(access.rounds):
         for client, report in seen.reports.items():
-            known = found.get(client, Told(seen.sizes[client], (), ()))
-            same = any(np.array_equal(spelled(report), spelled(earlier)) for earlier in known.reports)
-            if not same and len(known.reports) < REPORTS:
-                found[client] = Told(known.size, (*known.rounds, position), (*known.reports, dict(report)))
-    return found
+            first = by_client.get(client, FirstReports(seen.sizes[client], (), ()))
+            same = any(np.array_equal(as_numbers(report), as_numbers(one)) for one in first.reports)
+            if not same and len(first.reports) < REPORTS:
+                rounds, reports = (*first.rounds, position), (*first.reports, dict(report))
+                by_client[client] = FirstReports(first.size, rounds, reports)
+    return by_client
 
 
 def counting(access: ReportAccess, images: Images) -> str | None:
-    """The name under which clients tell their label counts, if they do: found by telling of `images`."""
+    """The name under which clients report their label counts, if they do: tried with `images`."""
     parts = [images, images[: len(images) // 2]]
-    reports = tell(access.protocol, access.rounds[0].sent, parts)
+    reports = reports_of(access.protocol, access.rounds[0].sent, parts)
     for name in reports[0]:
         pairs = [
             (report[name].double(), part.label_counts().double()) for report, part in zip(reports, parts)
         ]
-        if all(torch.equal(told, counts) for told, counts in pairs):
+        if all(torch.equal(reported, counts) for reported, counts in pairs):
             return name
     return None

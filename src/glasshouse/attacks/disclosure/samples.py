@@ -38,19 +38,19 @@ class Samples:
         # Through inner products, which is fast; in single precision it would not tell small distances apart.
         mode = "use_mm_for_euclid_dist"
         apart = torch.cdist(self.points.double(), self.place(x).double(), compute_mode=mode)
-        found: np.ndarray = apart.numpy()
-        if not np.isfinite(found).all():
+        distances: np.ndarray = apart.numpy()
+        if not np.isfinite(distances).all():
             raise CannotRun("the samples that the server sends are not finite numbers")
-        return found
+        return distances
 
 
 def received(access: PayloadAccess, rng: torch.Generator) -> list[Samples]:
     """The samples of every observed round in which any came, or `CannotRun` where there are none."""
-    made = [samples for seen in access.rounds if (samples := _samples(access, seen, rng)) is not None]
-    if not made:
+    arrived = [samples for seen in access.rounds if (samples := _samples(access, seen, rng)) is not None]
+    if not arrived:
         names = ", ".join(dict.fromkeys(name for seen in access.rounds for name in seen.payload))
         raise CannotRun(f"there are no samples in what the server sends beside the model ({names})")
-    return made
+    return arrived
 
 
 def _samples(access: PayloadAccess, seen: SeenPayload, rng: torch.Generator) -> Samples | None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glasshouse.access import ServerAccess
 from glasshouse.attacks.crafted.reading import Crafted, one_step
-from glasshouse.attacks.crafted.rehearsal import channel_rounding, rehearsal_cast, rehearsed
+from glasshouse.attacks.crafted.rehearsal import channel_rounding, rehearsal_clients, rehearsed
 from glasshouse.attacks.crafted.sorting import Sorter, class_weights, write_page
 from glasshouse.attacks.crafted.surrogate import Surrogate
 from glasshouse.data.images import Images
@@ -18,10 +18,10 @@ REACH = 2.0
 """The largest entry of an update that crafted models aim at: channels cut larger ones, 8 being usual."""
 
 HEATS = (1e-4, 1.0, 100.0, 1e4)
-"""How far several local steps may move the logits by way of the second layer, ..."""
+"""How far several local steps may move the logits by way of the second layer: what is rehearsed."""
 
 DRIFTS = (1.0, 10.0)
-"""... and the rows' thresholds, in bins: what is rehearsed."""
+"""How many bins they may move the rows' thresholds by, rehearsed with every heat."""
 
 
 def craft(
@@ -29,9 +29,9 @@ def craft(
 ) -> Crafted:
     """Crafted models for all clients of `access`.
 
-    Where clients take several steps, the sorting machine changes under their hands: too loud, and it forgets
-    its thresholds; too quiet, and the channel rounds it away. Which gain serves best is then rehearsed with
-    auxiliary images.
+    Where clients take several steps, the sorting machine changes while they train: a high gain moves its
+    thresholds, and with a low one the channel rounds the updates away. The gain is then the one that recovers
+    most images in a rehearsal with auxiliary ones.
     """
     protocol, recipe = access.protocol, access.protocol.recipe
     linear = surrogate.cut.linear
@@ -60,8 +60,8 @@ def craft(
     between = protocol.layout.named(access.current)[f"{linear[-1]}.weight"].shape[1]
     bounds = Steadiness.of(surrogate, sorter, step, between if len(linear) > 2 else 1)
     trials = [crafted(*bounds.gains(heat, drift, loud)) for heat in HEATS for drift in DRIFTS]
-    cast = rehearsal_cast(auxiliary, access.sizes, rng)
-    return max(trials, key=lambda trial: rehearsed(trial, cast)).ready()
+    clients = rehearsal_clients(auxiliary, access.sizes, rng)
+    return max(trials, key=lambda trial: rehearsed(trial, clients)).ready()
 
 
 @dataclass(frozen=True)

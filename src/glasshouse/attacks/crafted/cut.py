@@ -20,7 +20,7 @@ Call = tuple[str, nn.Module, Tensor, Tensor]
 class Cut:
     """The linear layers at the end of a network, with ReLU between them, by name, from first to last.
 
-    `latent` is the shape of what the first one is given, for one image: (d,), or that before flattening.
+    `latent` is the shape of the first one's input for one image: (d,), or that before flattening.
     """
 
     linear: tuple[str, ...]
@@ -33,9 +33,9 @@ def find_cut(protocol: Protocol) -> Cut:
     names: list[str] = []
     reached = len(calls)
     for place in range(len(calls) - 1, -1, -1):
-        name, layer, given, output = calls[place]
+        name, layer, inputs, output = calls[place]
         follows = reached == len(calls) or calls[reached][2] is output
-        if isinstance(layer, nn.Linear) and follows and given.ndim == 2 and layer.bias is not None:
+        if isinstance(layer, nn.Linear) and follows and inputs.ndim == 2 and layer.bias is not None:
             names.insert(0, name)
         elif not (isinstance(layer, nn.ReLU) and follows and names):
             break
@@ -87,7 +87,7 @@ def _trace(network: nn.Module, shape: tuple[int, int, int]) -> list[Call]:
     calls: list[Call] = []
     hooks = [
         layer.register_forward_hook(
-            lambda called, given, out, name=name: calls.append((name, called, given[0], out))
+            lambda called, inputs, out, name=name: calls.append((name, called, inputs[0], out))
         )
         for name, layer in network.named_modules()
         if not any(layer.children())
@@ -105,9 +105,9 @@ def _trace(network: nn.Module, shape: tuple[int, int, int]) -> list[Call]:
 def _latent_shape(before: list[Call], latent: Tensor) -> tuple[int, ...]:
     """The latent's shape as channels, height and width, if it was flattened from that."""
     size = math.prod(latent.shape[1:])
-    for _, layer, given, _ in reversed(before):
-        if isinstance(layer, nn.Flatten) and given.ndim == 4 and math.prod(given.shape[1:]) == size:
-            return tuple(given.shape[1:])
+    for _, layer, inputs, _ in reversed(before):
+        if isinstance(layer, nn.Flatten) and inputs.ndim == 4 and math.prod(inputs.shape[1:]) == size:
+            return tuple(inputs.shape[1:])
         if not isinstance(layer, nn.Flatten):
             break
     return (size,)

@@ -41,7 +41,7 @@ FEATURE = 4.0
 class Eluding(Inversion):
     """Sends one client a live model and the others a dead one, and inverts what is left of the sum.
 
-    Of a client with more than `most` images, `most` are sought that explain its gradient together. `steps`
+    For a client with more than `most` images it looks for `most` that explain its gradient together. `steps`
     null takes as many as about a minute allows; more give better images.
     """
 

@@ -1,12 +1,12 @@
 """A layer that imprints its inputs on its own gradient, put before the network that the clients agreed on.
 
-All rows of the layer measure the brightness of the image, each against a threshold of its own; its answer
-is added to one fixed picture, in one fixed direction, so that a sample has the same weight in all rows:
-linear leakage. The columns of the second layer are equal but for their signs, which follow + - - +. The
-signs are known, so nothing is lost by them, and the sum over the rows stays within a few bins' width instead
-of growing with their number: the network behind sees nearly the same picture for every sample and answers
-tamely however loud the gradient is made. The second layer is frozen, as layers are in fine-tuning, and
-where clients take several steps so is the network behind it.
+All rows of the layer measure the brightness of the image, each against a threshold of its own; its answer is
+added to one fixed picture, in one fixed direction, so that a sample has the same weight in all rows: linear
+leakage. The columns of the second layer are equal but for their signs, which follow + - - +. The signs are
+known, so nothing is lost by them, and the sum over the rows stays within a few bins' width instead of growing
+with their number: the network behind sees nearly the same picture for every sample and its answer hardly
+moves however loud the gradient is. The second layer is frozen, as layers are in fine-tuning, and where
+clients take several steps so is the network behind it.
 """
 
 import time
@@ -111,7 +111,7 @@ class Imprint:
 
 
 def may_rebuild(access: ServerAccess) -> Callable[[nn.Module], ServerAccess]:
-    """The way to clients that train another network, if the server was granted to change it."""
+    """The way to clients that train another network, if the server may change it."""
     if access.rebuilt is None:
         raise CannotRun("the server may not change the network, and an imprint layer is a change")
     return access.rebuilt

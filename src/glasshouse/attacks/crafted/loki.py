@@ -10,7 +10,7 @@ adds 1 in the client's slot: the padding is then a constant 1 that only this cli
 its columns is the client's own bias gradient.
 
 Parameters grow with the slots. Where there are more clients than slots, clients share them, as evenly by
-samples as can be.
+samples as possible.
 """
 
 import math

@@ -51,10 +51,10 @@ def suggested_directions(samples: int, rows: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Signs:
-    """What is known of samples: how `alone` ones look, their `mean`, shape (d,), and the `noise` of entries.
+class Criteria:
+    """How bins are judged: how `alone` samples look, their `mean`, shape (d,), and the `noise` of entries.
 
-    A bin whose weight is within `empty` of zero holds nobody.
+    A bin whose weight is within `empty` of zero is empty.
     """
 
     alone: Alone
@@ -63,42 +63,42 @@ class Signs:
     empty: float
 
 
-def peel(sums: Tensor, weights: Tensor, sorter: Sorter, known: Signs) -> Peeled:
+def peel(sums: Tensor, weights: Tensor, sorter: Sorter, criteria: Criteria) -> Peeled:
     """Latents from what each bin holds: weighted latents, shape (K, d), and weights, shape (K,).
 
-    Both tensors are used up.
+    Writes into both tensors.
     """
     parts = [(sums[rows], weights[rows]) for rows in sorter.rows]
-    found: list[Tensor] = []
+    alone: list[Tensor] = []
     idle = 0
     for sweep in range(SWEEPS):
         place = sweep % len(parts)
-        lone = _lone(*parts[place], sorter, place, known)
+        lone = _lone(*parts[place], sorter, place, criteria)
         idle = 0 if len(lone) else idle + 1
         if idle == len(parts):
             break
         if not len(lone):
             continue
-        own_sums, own_weights = (part[lone] for part in parts[place])
-        latents = quotients(own_sums, own_weights)
-        found.append(latents)
+        lone_sums, lone_weights = (part[lone] for part in parts[place])
+        latents = quotients(lone_sums, lone_weights)
+        alone.append(latents)
         bins = sorter.bins(latents)
-        margin = STRAYS * known.noise / own_weights.abs()
-        centred = own_weights[:, None] * (latents - known.mean)
+        margin = STRAYS * criteria.noise / lone_weights.abs()
+        centred = lone_weights[:, None] * (latents - criteria.mean)
         for other, (all_sums, all_weights) in enumerate(parts):
             target = lone
             if other != place:
                 feature = latents @ sorter.directions[other]
                 rivals = _rivals(bins[:, other], feature, sorter.cuts[other], margin)
-                target = _likelier(bins[:, other], rivals, parts[other], centred, known.mean)
+                target = _likelier(bins[:, other], rivals, parts[other], centred, criteria.mean)
             inside = target >= 0
-            all_sums.index_add_(0, target[inside], own_sums[inside], alpha=-1)
-            all_weights.index_add_(0, target[inside], own_weights[inside], alpha=-1)
+            all_sums.index_add_(0, target[inside], lone_sums[inside], alpha=-1)
+            all_weights.index_add_(0, target[inside], lone_weights[inside], alpha=-1)
     sums, weights = parts[0]
-    left = (weights.abs() > known.empty).nonzero().flatten()
+    left = (weights.abs() > criteria.empty).nonzero().flatten()
     left = left[weights[left].abs().argsort(descending=True)]
     mixed = quotients(sums[left], weights[left])
-    return Peeled(_distinct(torch.cat([*found, mixed[:0]]).float()), mixed.float())
+    return Peeled(_distinct(torch.cat([*alone, mixed[:0]]).float()), mixed.float())
 
 
 def _distinct(latents: Tensor) -> Tensor:
@@ -109,10 +109,10 @@ def _distinct(latents: Tensor) -> Tensor:
 
 def _rivals(bins: Tensor, feature: Tensor, cut: Tensor, margin: Tensor) -> Tensor:
     """The neighbouring bin where noise may have carried a sample across a threshold, else its own."""
-    own = bins.clamp(min=0)
-    above = (own + 1 < len(cut)) & (cut[(own + 1).clamp(max=len(cut) - 1)] - feature < margin)
-    below = (own > 0) & (feature - cut[own] < margin)
-    return torch.where(above, own + 1, torch.where(below, own - 1, bins))
+    places = bins.clamp(min=0)
+    above = (places + 1 < len(cut)) & (cut[(places + 1).clamp(max=len(cut) - 1)] - feature < margin)
+    below = (places > 0) & (feature - cut[places] < margin)
+    return torch.where(above, places + 1, torch.where(below, places - 1, bins))
 
 
 def _likelier(
@@ -132,9 +132,9 @@ def _likelier(
     return chosen
 
 
-def _lone(sums: Tensor, weights: Tensor, sorter: Sorter, place: int, known: Signs) -> Tensor:
+def _lone(sums: Tensor, weights: Tensor, sorter: Sorter, place: int, criteria: Criteria) -> Tensor:
     """The bins of direction `place` that hold a single sample: one that looks alone and belongs there."""
-    occupied = (weights.abs() > known.empty).nonzero().flatten()
+    occupied = (weights.abs() > criteria.empty).nonzero().flatten()
     if not len(occupied):
         return occupied
     latents = quotients(sums[occupied], weights[occupied])
@@ -143,4 +143,4 @@ def _lone(sums: Tensor, weights: Tensor, sorter: Sorter, place: int, known: Sign
     widths = cut[1:].diff().median() if len(cut) > 2 else cut.diff().abs().max()
     upper = torch.cat([cut[1:], torch.full((1,), torch.inf, dtype=cut.dtype)])
     inside = (feature > cut[occupied] - widths) & (feature < upper[occupied] + widths)
-    return occupied[inside & known.alone(latents, weights[occupied])]
+    return occupied[inside & criteria.alone(latents, weights[occupied])]

@@ -1,4 +1,4 @@
-"""Staying within a norm: a crafted model so quiet that clients who clip their updates leave them whole."""
+"""Staying within a norm: a gain so low that clients who clip their updates leave them as they are."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ SPARE = 0.8
 """The share of the norm that a rehearsed update may take: real ones differ."""
 
 
-def quieted(crafted: Crafted, cast: Sequence[Images], norm: float) -> Crafted:
-    """The same sorting machine with a lower gain, so that updates of the cast have at most the L2 `norm`.
+def quieted(crafted: Crafted, clients: Sequence[Images], norm: float) -> Crafted:
+    """The same sorting machine with a lower gain, so that updates of `clients` have at most the L2 `norm`.
 
     Only the gain goes down, and with it the first layer's gradient, which is nearly all of an update; what is
     sorted and where stays as it is.
     """
-    if not cast:
+    if not clients:
         raise CannotRun(
             "updates within a norm are rehearsed with two or more images on a client; there are fewer"
         )
-    longest = max(_length(crafted, images) for images in cast)
+    longest = max(_length(crafted, images) for images in clients)
     if longest <= SPARE * norm:
         return crafted
     return _with_gain(crafted, SPARE * norm / longest)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import Protocol
-from glasshouse.attacks.crafted.peeling import Signs, peel
+from glasshouse.attacks.crafted.peeling import Criteria, peel
 from glasshouse.attacks.crafted.sorting import Sorter, class_weights, signs
 from glasshouse.attacks.crafted.surrogate import Surrogate
 from glasshouse.attacks.inversion.updates import mean_decay
@@ -20,7 +20,7 @@ TOLERANCE = 0.02
 """How far a bin's weight may be from that of a lone sample."""
 
 EMPTY = 0.02
-"""A bin holds nobody if its weight is below this share of a sample's; opposite samples leave 0.06 or more."""
+"""A bin is empty if its weight is below this share of a sample's; opposite samples leave 0.06 or more."""
 
 SINGLES = 0.01
 """The share of lone samples that may be taken for mixtures because they look unusual."""
@@ -73,16 +73,16 @@ class Crafted:
             bins, page_sums, page_weights = self.sorter.read(page, weight * scale[:, None], bias * scale)
             sums[bins], weights[bins] = page_sums, page_weights
         arrived = [delivery for delivery in deliveries if delivery is not None]
-        rounding = max(math.sqrt(2 * len(each.clients)) for each in arrived) * self.rounding / self.unit
+        most = max(len(delivery.clients) for delivery in arrived)
+        rounding = math.sqrt(2 * most) * self.rounding / self.unit
         noise = max(_noise(sums, weights), rounding)
 
-        def alone(latents: Tensor, own: Tensor) -> Tensor:
-            return self._sized(own) & self._plausible(latents, noise / own.abs())
+        def alone(latents: Tensor, weights: Tensor) -> Tensor:
+            return self._sized(weights) & self._plausible(latents, noise / weights.abs())
 
-        known = Signs(alone, self._usual[0], noise, EMPTY)
-        peeled = peel(sums, weights, self.sorter, known)
-        found = torch.cat([peeled.alone, peeled.mixed])
-        return found.clamp_min(0) if self.surrogate.rectified else found
+        peeled = peel(sums, weights, self.sorter, Criteria(alone, self._usual[0], noise, EMPTY))
+        latents = torch.cat([peeled.alone, peeled.mixed])
+        return latents.clamp_min(0) if self.surrogate.rectified else latents
 
     def _sized(self, weights: Tensor) -> Tensor:
         """Whether weights are those of a single sample; only one step on all data keeps them exact."""
@@ -95,7 +95,7 @@ class Crafted:
         """Whether latents, shape (n, d), look like one image; `noise` is that of their entries, shape (n,).
 
         Mixtures of samples of either sign go further afield than single ones, and below zero where a ReLU
-        allows none. Those of one sign have fewer zeros, which matters where the weights do not tell.
+        allows none. Those of one sign have fewer zeros, which matters where the weights say nothing.
         """
         if not self.surrogate.rectified:
             return self._strays(latents, noise) <= self._most_strays
@@ -146,6 +146,6 @@ def one_step(recipe: Recipe, sizes: Sequence[int]) -> bool:
 
 
 def _noise(sums: Tensor, weights: Tensor) -> float:
-    """How far the entries of bins stray where nobody is, in root mean square."""
-    nobody = weights.abs() <= EMPTY
-    return float(sums[nobody].square().mean(1).sqrt().median()) if nobody.any() else 0.0
+    """How far the entries of empty bins are from zero, in root mean square."""
+    empty = weights.abs() <= EMPTY
+    return float(sums[empty].square().mean(1).sqrt().median()) if empty.any() else 0.0

@@ -1,4 +1,4 @@
-"""Rehearsals: what a crafted model would bring, tried out with auxiliary images and the channel itself."""
+"""Rehearsals: what a crafted model would recover, tried with auxiliary images and the channel itself."""
 
 import math
 import warnings
@@ -16,11 +16,11 @@ from glasshouse.learning.fit import fit
 from glasshouse.measures.pictures import RECOVERED, match
 
 REHEARSING = 2
-"""Clients that a rehearsal is played with."""
+"""As many clients take part in a rehearsal."""
 
 
-def tried(channel: Channel, updates: Sequence[Update]) -> Delivery:
-    """What a channel makes of updates that nobody sent: of these it need not warn."""
+def trial_delivery(channel: Channel, updates: Sequence[Update]) -> Delivery:
+    """What a channel delivers of updates that nobody sent, without its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return channel.deliver(updates, seed=0)
@@ -32,7 +32,7 @@ def channel_rounding(channel: Channel) -> float:
         deltas = torch.rand(count, 1000, generator=torch.Generator().manual_seed(0))
         updates = [Update(client, 1, delta) for client, delta in enumerate(deltas)]
         try:
-            delivery = tried(channel, updates)
+            delivery = trial_delivery(channel, updates)
         except RoundFailed:
             continue
         off = delivery.mean - deltas[list(delivery.clients)].mean(0)
@@ -40,29 +40,29 @@ def channel_rounding(channel: Channel) -> float:
     return 0.0
 
 
-def rehearsal_cast(auxiliary: Images, sizes: Sequence[int], rng: torch.Generator) -> tuple[Images, ...]:
-    """Auxiliary images in the hands of a few clients like the real ones."""
+def rehearsal_clients(auxiliary: Images, sizes: Sequence[int], rng: torch.Generator) -> tuple[Images, ...]:
+    """Auxiliary images, divided among a few clients like the real ones."""
     order = torch.randperm(len(auxiliary), generator=rng)
     ends = torch.tensor(sizes[:REHEARSING]).cumsum(0)
     parts = order[: int(ends[-1])].tensor_split(ends[:-1])
     return tuple(auxiliary[part] for part in parts if len(part) > 1)
 
 
-def rehearsed(crafted: Crafted, cast: Sequence[Images]) -> int:
-    """How many images are recovered when the cast trains the middle page and sends through the channel."""
+def rehearsed(crafted: Crafted, clients: Sequence[Images]) -> int:
+    """How many images are recovered when `clients` train the middle page and send through the channel."""
     protocol, middle = crafted.protocol, len(crafted.vectors) // 2
     sent = crafted.vectors[middle]
     network = laid_out(deepcopy(protocol.architecture))
     updates = []
-    for place, images in enumerate(cast):
+    for place, images in enumerate(clients):
         delta = fit(network, sent, images, protocol.recipe, seed=place) - sent
         if not delta.isfinite().all():
             return 0
         updates.append(Update(place, len(images), delta))
     try:
-        delivery = tried(protocol.channel, updates)
+        delivery = trial_delivery(protocol.channel, updates)
     except RoundFailed:
         return 0
-    x = torch.cat([cast[place].x for place in delivery.clients])
+    x = torch.cat([clients[place].x for place in delivery.clients])
     latents = crafted.latents([delivery if page == middle else None for page in range(len(crafted.vectors))])
     return int((match(x, crafted.surrogate.decode(latents[: len(x)])).psnr >= RECOVERED).sum())

@@ -7,7 +7,7 @@ by brightness, whatever the network behind and however many clients are summed.
 A bin's weight is the difference of two biases (eq. 5 of the Scale-MIA paper). Where clients take several
 steps, the biases must be large to stay what they are and single precision leaves little of their
 differences. But the brightness of what a bin holds is known: it lies in the bin. A weight that contradicts it
-gives way to the nearest one that does not.
+is replaced by the nearest one that does not.
 """
 
 import math

@@ -1,13 +1,13 @@
 """Exact label counts from a crafted last layer.
 
-The server sends a network of zeros, but for one bias of the last layer, so large that the softmax is
-one-hot. Zeros pass no gradient on, so nothing but these biases moves, and p - y stays what it is: the bias of
-every other class c grows by lr * sum over steps t of (count of c in batch t) / (size of batch t). That is the
-counts, written out, through any number of local steps.
+The server sends a network of zeros, but for one bias of the last layer, so large that the softmax is one-hot.
+Zeros pass no gradient on, so nothing but these biases moves, and p - y stays what it is: the bias of every
+other class c grows by lr * sum over steps t of (count of c in batch t) / (size of batch t). So the counts can
+be read off after any number of local steps.
 
-Only the last batch of an epoch is smaller than the others and speaks louder. With E epochs, batches of B and
-a last batch of R, the growth times B / lr is E n_c + k_c (B / R - 1), where k_c is how often class c came
-last; whole numbers n_c and k_c are found by trial, and of several pairs the likeliest is taken. Where a
+Only the last batch of an epoch is smaller than the others, and its samples weigh more. With E epochs, batches
+of B and a last batch of R, the growth times B / lr is E n_c + k_c (B / R - 1), where k_c is how often class c
+came last; whole numbers n_c and k_c are found by trial, and of several pairs the likeliest is taken. Where a
 defence has changed the scale nothing fits, and a second probe with another class saturated gives the
 proportions instead.
 

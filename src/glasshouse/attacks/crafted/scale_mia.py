@@ -21,7 +21,7 @@ from glasshouse.attacks.crafted.leakage import Law, check_law
 from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_rounds
 from glasshouse.attacks.crafted.quieting import quieted
 from glasshouse.attacks.crafted.reading import Crafted, one_step
-from glasshouse.attacks.crafted.rehearsal import rehearsal_cast
+from glasshouse.attacks.crafted.rehearsal import rehearsal_clients
 from glasshouse.attacks.crafted.sorting import make_sorter
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, kept_surrogate, shrink
 from glasshouse.attacks.plain_steps import check_plain_steps
@@ -106,7 +106,7 @@ class ScaleMIA(Attack):
         crafted = craft(surrogate, access, auxiliary, sorter, rng)
         if self.norm is None or not steady:
             return crafted
-        return quieted(crafted, rehearsal_cast(auxiliary, access.sizes, rng), self.norm)
+        return quieted(crafted, rehearsal_clients(auxiliary, access.sizes, rng), self.norm)
 
     def attack_rounds(self, crafted: Crafted, access: BlindServerAccess) -> Reconstructions:
         """The online phase: send, and rebuild images from what the channel delivers.
@@ -114,10 +114,12 @@ class ScaleMIA(Attack):
         Only rounds that the same clients came through add up: those of the most frequent group are used.
         """
         arrived = _exchanged(access, crafted.vectors)
-        groups = [each.clients for each in arrived if each is not None]
+        groups = [delivery.clients for delivery in arrived if delivery is not None]
         clients = max(groups, key=groups.count)
         began = time.perf_counter()
-        counted = [each if each is not None and each.clients == clients else None for each in arrived]
+        counted = [
+            delivery if delivery is not None and delivery.clients == clients else None for delivery in arrived
+        ]
         latents = crafted.latents(counted)
         images = crafted.surrogate.decode(latents[: sum(access.sizes[client] for client in clients)])
         online = round(time.perf_counter() - began, 4)

@@ -76,15 +76,15 @@ class Sorter:
         return torch.stack(columns, dim=1)
 
     def read(self, page: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The bins that a page tells of, their weighted inputs and their weights.
+        """The bins that a page shows, their weighted inputs and their weights.
 
         Takes what its rows' weights, shape (k, d), and biases, shape (k,), moved by.
         """
         sums, weights = bin_sums(weight, bias)
         closing = self.closing[page]
         sums[closing], weights[closing] = weight[closing], bias[closing]
-        known = len(page) if closing[-1] else len(page) - 1
-        return page[:known], sums[:known], weights[:known]
+        complete = len(page) if closing[-1] else len(page) - 1
+        return page[:complete], sums[:complete], weights[:complete]
 
 
 def signs(rows: int) -> Tensor:
@@ -93,7 +93,7 @@ def signs(rows: int) -> Tensor:
 
 
 def make_sorter(latents: Tensor, rows: int, directions: int, law: Law) -> Sorter:
-    """A sorter for latents like those given, shape (N, d).
+    """A sorter for latents like these, shape (N, d).
 
     One direction is the latents' mean, their brightness; several are their principal components, which are
     uncorrelated, so that samples that meet in a bin of one part in the others.
@@ -162,6 +162,6 @@ def write_page(
         named[f"{name}.weight"].fill_(1 / named[f"{name}.weight"].shape[1])
         named[f"{name}.bias"].zero_()
     width = named[f"{last}.weight"].shape[1]
-    each = torch.full((width,), 1 / width, dtype=torch.double) if hidden else gain * columns
-    named[f"{last}.weight"][:] = (weights[:, None] * each).float()
+    row = torch.full((width,), 1 / width, dtype=torch.double) if hidden else gain * columns
+    named[f"{last}.weight"][:] = (weights[:, None] * row).float()
     named[f"{last}.bias"][:] = (probabilities.log() - weights * (spare if hidden else common)).float()

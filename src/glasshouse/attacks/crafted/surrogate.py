@@ -206,7 +206,7 @@ _kept: dict[str, Surrogate] = {}
 
 
 def shrink(surrogate: Surrogate, protocol: Protocol) -> Surrogate:
-    """The surrogate with latents of length about 1, where one layer of its encoder can see to that.
+    """The surrogate with latents of length about 1, where scaling one layer of its encoder does that.
 
     Rows change by their inputs, so short ones leave a sorting machine steadier under several local steps.
     """

@@ -18,8 +18,8 @@ class MimicDistance(Attack):
     """Calls a record a member if it lies near a sample that the server sent beside the model.
 
     Scores are negative distances to the nearest sample of all observed rounds: of pixels where the samples
-    are images, else of what the model's last layer is given. It accuses the nearer half of the records, for
-    want of anything to set a threshold by.
+    are images, else of the inputs of the model's last layer. It accuses the nearer half of the records, as it
+    has nothing to set a threshold by.
     """
 
     family = "membership"

@@ -79,7 +79,7 @@ def _drawn(access: PayloadAccess, weights: Tensor, rng: torch.Generator) -> Tens
 
 
 def _embedding(access: PayloadAccess, seen: SeenPayload) -> Callable[[Tensor], Tensor]:
-    """Images to what the last layer of the model sent in this round is given of them, (N, d)."""
+    """From images to the inputs of the last layer of this round's model, (N, d)."""
     network = deepcopy(access.protocol.architecture).eval()
     write_vector(network, seen.sent)
     last = output_layer(network, access.protocol.shape)

@@ -1,4 +1,4 @@
-"""A model to look at many times: a frozen copy, laid out for speed, and what it is fooled by."""
+"""A model to query many times: a frozen copy, laid out for speed, and when it counts as fooled."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -60,8 +60,8 @@ class Frozen:
 
 def margin(logits: Tensor, y: Tensor) -> Tensor:
     """By how much the best wrong class leads the right one, shape (N,)."""
-    own = logits.gather(1, y[:, None])
-    return (logits.scatter(1, y[:, None], -torch.inf).amax(1, keepdim=True) - own).flatten()
+    right = logits.gather(1, y[:, None])
+    return (logits.scatter(1, y[:, None], -torch.inf).amax(1, keepdim=True) - right).flatten()
 
 
 def fooled(logits: Tensor, y: Tensor) -> Tensor:

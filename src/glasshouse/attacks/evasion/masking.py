@@ -1,7 +1,7 @@
 """Signs that a model hides its gradients: accuracy under gradient attacks is then no robustness.
 
 After the checks of Athalye et al. (2018) and Carlini et al. (2019). None proves anything; each names a way in
-which gradient attacks did worse than they must on a model whose gradients tell where to go.
+which gradient attacks did worse than they would on a model with useful gradients.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ HIDDEN = 0.005
 SURE = 0.01
 """How rarely a paired comparison may mislead: the level of its sign test."""
 PLENTY = 10
-"""Images that must have fallen before a curve that stops to fall says something."""
+"""Images that must have fallen before a curve that stops falling says something."""
 
 
 @dataclass

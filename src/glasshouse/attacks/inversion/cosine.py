@@ -100,10 +100,10 @@ class _Objective:
         """The objective, and its derivative by the pixels, shape (n, C, H, W)."""
         x = x.detach().requires_grad_()
         loss = F.cross_entropy(self._network(x), self._labels)
-        own = torch.autograd.grad(loss, self._weights, create_graph=True)
-        own = tuple(_masked(part, mask) for part, mask in zip(own, self._masks))
-        dot = torch.stack([(part * target).sum() for part, target in zip(own, self._targets)]).sum()
-        value = 1 - dot / _norm(own).clamp_min(1e-30) + self._tv * total_variation(x)
+        gradient = torch.autograd.grad(loss, self._weights, create_graph=True)
+        gradient = tuple(_masked(part, mask) for part, mask in zip(gradient, self._masks))
+        dot = torch.stack([(part * target).sum() for part, target in zip(gradient, self._targets)]).sum()
+        value = 1 - dot / _norm(gradient).clamp_min(1e-30) + self._tv * total_variation(x)
         (slope,) = torch.autograd.grad(value, x)
         for buffer, before in self._buffers:
             buffer.copy_(before)  # batch norm notes the statistics of every batch it sees in training

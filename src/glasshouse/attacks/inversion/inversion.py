@@ -16,7 +16,7 @@ from glasshouse.options import check_whole
 class Inversion(Attack):
     """Ends in an inversion of `steps`, null for as many as about a minute allows, from `restarts` starts.
 
-    Rough images are fined with the factor `tv`.
+    `tv` weighs the penalty on rough images.
     """
 
     name: ClassVar[str]

@@ -40,7 +40,7 @@ def mean_decay(protocol: Protocol, sent: Tensor, sizes: Sequence[int]) -> Tensor
 
 
 def training_network(protocol: Protocol, vector: Tensor) -> nn.Module:
-    """The network as a client trains it: batch norm by the batch at hand; but dropout, a secret, is off."""
+    """The network as a client trains it, batch norm by the batch; without dropout: its masks are unknown."""
     network = deepcopy(protocol.architecture)
     write_vector(network, vector)
     network.train()

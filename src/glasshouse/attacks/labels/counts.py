@@ -36,7 +36,7 @@ class LabelCountsFromUpdates(Attack):
     """Counts the labels a client trained on from the last layer of its update; needs no auxiliary data.
 
     Of each client, or each group of clients, it reads the earliest update: the less the model knows, the more
-    it has to be told.
+    an update must teach it.
     """
 
     family = "labels"

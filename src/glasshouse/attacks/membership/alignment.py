@@ -44,7 +44,7 @@ class GradientAlignment(ServerMembership):
     A client's claim is the alignment with its own update, summed over rounds; to the strongest it adds the
     alignment with the mean update, which is all that a server has who sees only sums. `layers` is "all" for
     the gradient by every parameter, or "head" for that by the last linear layer alone, which takes one
-    forward pass for all clients and says less. All is measured against auxiliary records of the same class.
+    forward pass for all clients and says less. Both are measured against auxiliary records of the same class.
     The threshold accuses a share `quantile` of the auxiliary records.
     """
 

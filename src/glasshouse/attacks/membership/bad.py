@@ -1,9 +1,9 @@
 """MIA-BAD (Banerjee et al. 2023): the attack model is trained on the answers about whole batches.
 
-What the batches are for is easily mixed up, so there are three protocols. In `sample-sample` the attack model
-learns from single records and judges single records. In `batch-sample` it learns from batch means and judges
-single records, as its authors' code did. In `batch-batch` it learns from batch means and judges batches, each
-of which was trained on whole or not at all, as their Algorithm 1 reads.
+The paper and its code use batches differently, so there are three protocols. In `sample-sample` the attack
+model learns from single records and judges single records. In `batch-sample` it learns from batch means and
+judges single records, as its authors' code did. In `batch-batch` it learns from batch means and judges
+batches, each of which was trained on whole or not at all, as their Algorithm 1 reads.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A server has the model that an outsider may only ask: the last one it saw the federation arrive at."""
+"""A server can query the last global model that it saw, as an outsider queries the final one."""
 
 from copy import deepcopy
 

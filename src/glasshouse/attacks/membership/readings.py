@@ -1,9 +1,9 @@
 """What a server reads off the rounds it observed, and how readings become membership scores.
 
-A reading gives each record a level, how well the model of all clients together speaks for it, and, where
-single updates are seen, each client's claim to it. Both depend on the class far more than on membership: a
-client rich in a class raises every record of the class. So they are measured against auxiliary records of the
-same class, which are no members. What remains is about the record.
+A reading gives each record a level, how much the model of all clients together suggests that it was trained
+on, and, where single updates are seen, each client's claim to it. Both depend on the class far more than on
+membership: a client rich in a class raises every record of the class. So they are measured against auxiliary
+records of the same class, which are no members. What remains is about the record.
 """
 
 from abc import abstractmethod

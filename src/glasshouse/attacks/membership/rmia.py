@@ -45,9 +45,11 @@ class RMIA(Attack):
         candidates, shadows = required(knowledge.candidates), required(self._shadows(knowledge))
         x, z = shadows.candidates, shadows.auxiliary
         p_x, p_z = label_probabilities(x), label_probabilities(z)
-        own_x, own_z = (np.exp(-losses(asked(access, own), own.y)) for own in (candidates, z.images))
-        ratios_z = own_z / self.expected(p_z, z.inside)
-        scores = dominated(own_x / self.expected(p_x, x.inside), ratios_z, self.gamma)
+        target_x, target_z = (
+            np.exp(-losses(asked(access, images), images.y)) for images in (candidates, z.images)
+        )
+        ratios_z = target_z / self.expected(p_z, z.inside)
+        scores = dominated(target_x / self.expected(p_x, x.inside), ratios_z, self.gamma)
         known, p_known = (x, p_x) if x.inside.any() else (z, p_z)
 
         def as_target(k: int) -> np.ndarray:
@@ -84,7 +86,7 @@ class OnlineRMIA(RMIA):
 def dominated(ratios: np.ndarray, population: np.ndarray, gamma: float) -> np.ndarray:
     """For each ratio, shape (N,), the share of the population's that it exceeds at least `gamma` times.
 
-    Ratios of one share are told apart by a billionth.
+    Ties are broken by the ratio, with less than a billionth.
     """
     known = np.sort(population[np.isfinite(population)])
     ranks = np.searchsorted(known, ratios / gamma, side="right")

@@ -46,11 +46,11 @@ class Shokri(Attack):
             data = balanced(every[inside & among], every[outside & among], numpy_rng)
             return Classifier(self.classifier, *data, rng)
 
-        questions, own = np.exp(asked(access, candidates)), candidates.y.numpy()
-        scores = np.empty(len(own))
-        for label in np.unique(own):
+        confidences, labels = np.exp(asked(access, candidates)), candidates.y.numpy()
+        scores = np.empty(len(labels))
+        for label in np.unique(labels):
             among = y == label
             enough = min((inside & among).sum(), (outside & among).sum()) >= FEWEST
             model = attack_model(among if enough else np.ones_like(among))
-            scores[own == label] = model.log_odds(questions[own == label])
+            scores[labels == label] = model.log_odds(confidences[labels == label])
         return MembershipScores(scores, scores > 0)

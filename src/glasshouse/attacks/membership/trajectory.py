@@ -50,7 +50,7 @@ class LossTrajectory(ServerMembership):
     """Finds records that a client's own model knows better than the other clients' models of the round do.
 
     To this claim it adds how well the global model knows the record after the round, the older rounds
-    counting less by the factor `memory` for each; a server that sees only sums has this alone. All is
+    counting less by the factor `memory` for each; a server that sees only sums has this alone. Both are
     measured in log-odds of the label against auxiliary records of the same class. The threshold accuses a
     share `quantile` of the auxiliary records.
     """
@@ -71,9 +71,9 @@ class LossTrajectory(ServerMembership):
 class SourceInference(Attack):
     """Names the client whose own model knows a record best, on average over the rounds it took part in.
 
-    Plainly that is the lowest loss (Hu et al. 2021); `calibrated`, it is the highest rise of the label's
-    log-odds over the model that was sent, which does not favour the clients of the last rounds. A client that
-    was never seen is never named.
+    Uncalibrated, that is the lowest loss (Hu et al. 2021); `calibrated`, it is the highest rise of the
+    label's log-odds over the model that was sent, which does not favour the clients of the last rounds. A
+    client that was never seen is never named.
     """
 
     calibrated: bool = True

@@ -3,13 +3,15 @@ import json
 import pytest
 
 from glasshouse.errors import BadInput
+from glasshouse.exhibits import Exhibits, Histogram, TrainingPoint
 from glasshouse.findings import Finding
 from glasshouse.registry import Registry
+from glasshouse.report.run import read_run
 from glasshouse.studies import STUDIES, clients
 from glasshouse.studies import run as running
 from glasshouse.studies.clients import ClientsStudy
 from glasshouse.studies.run import run_study
-from glasshouse.studies.study import Cell, Study
+from glasshouse.studies.study import Cell, CellResult, Presentation, Study
 
 
 class Counting(Study):
@@ -26,17 +28,15 @@ class Counting(Study):
         if place.seed == 13:
             raise KeyboardInterrupt
         self.calls.append((f"table-{number}/x", place.seed))
-        return [
-            Finding(
-                source="",
-                cell="",
-                family="utility",
-                metric="m",
-                value=number + place.seed / 10,
-                n=1,
-                printed=1.0,
-            )
-        ]
+        value = number + place.seed / 10
+        findings = [Finding(source="", cell="", family="utility", metric="m", value=value, n=1, printed=1.0)]
+        counted = Histogram(quantity="m", bins=("low", "high"), shares=(0.25, 0.75))
+        curve = TrainingPoint(round=1, acc_global=value)
+        return CellResult(findings, Exhibits(histograms=(counted,), training=(curve,)))
+
+    def present(self, findings, exhibits):
+        type(self).shown = exhibits
+        return Presentation()
 
 
 @pytest.fixture
@@ -56,6 +56,15 @@ def test_finished_cells_are_not_run_again_and_more_seeds_add_up(counting, tmp_pa
         ("table-1/x", 0, 1.0), ("table-1/x", 1, 1.1), ("table-2/x", 0, 2.0), ("table-2/x", 1, 2.1),
     ]  # fmt: skip
     assert {row.source for row in results.findings} == {"counting"}
+
+
+def test_exhibits_are_kept_with_their_cell_and_seed_and_shown_with_the_findings(counting, tmp_path):
+    counting(out=tmp_path / "run", seeds=2)
+    labels = [("table-1/x", 0), ("table-1/x", 1), ("table-2/x", 0), ("table-2/x", 1)]
+    assert [(shown.cell, shown.seed) for shown in Counting.shown.histograms] == labels
+    assert [(shown.cell, shown.seed) for shown in Counting.shown.training] == labels
+    assert [shown.acc_global for shown in Counting.shown.training] == [1.0, 1.1, 2.0, 2.1]
+    assert read_run(tmp_path / "run").curves == Counting.shown
 
 
 def test_a_part_of_the_cells_can_run_first(counting, tmp_path):

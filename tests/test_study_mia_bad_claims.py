@@ -1,5 +1,6 @@
 import pytest
 
+from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
 from glasshouse.report.run import read_run
 from glasshouse.store import write_json
@@ -195,7 +196,7 @@ def made_up_rows(scale):
 
 def shown(findings, folder):
     """The page of the study as the report reads it, checked on the way."""
-    presentation = MIABadStudy().present(findings)
+    presentation = MIABadStudy().present(findings, Exhibits())
     write_json(folder / "results.json", [finding.row() for finding in findings])
     write_json(
         folder / "study.json",

@@ -2,6 +2,7 @@ import itertools
 
 import pytest
 
+from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
 from glasshouse.report.run import read_run
 from glasshouse.store import write_json
@@ -119,7 +120,7 @@ def made_up(scale):
 
 def shown(findings, folder):
     """The page of the study as the report reads it, checked on the way."""
-    own = ScaleMIAStudy().present(findings)
+    own = ScaleMIAStudy().present(findings, Exhibits())
     write_json(folder / "results.json", [finding.row() for finding in findings])
     write_json(
         folder / "study.json",

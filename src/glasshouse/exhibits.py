@@ -87,6 +87,20 @@ class Robustness(Exhibit):
     difference_high: float | None = None
 
 
+class Histogram(Exhibit):
+    """The share of a quantity's values in each of its bins, and the ends of the shares' 95% intervals.
+
+    A fitted law has no intervals and no `n`.
+    """
+
+    quantity: str
+    bins: tuple[str, ...]
+    shares: tuple[float, ...]
+    low: tuple[float | None, ...] = ()
+    high: tuple[float | None, ...] = ()
+    n: int | None = None
+
+
 class Series(Frozen):
     """One line or set of bars, a value for each category; `printed` when it is the paper's.
 
@@ -137,6 +151,7 @@ class Exhibits(Frozen):
     gallery: tuple[Picture, ...] = ()
     risk: tuple[Risk, ...] = ()
     robustness: tuple[Robustness, ...] = ()
+    histograms: tuple[Histogram, ...] = ()
 
     def about(self, **labels: str | int | None) -> "Exhibits":
         """The same, each labelled with the fields of `Exhibit` that are given."""

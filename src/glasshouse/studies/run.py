@@ -3,17 +3,17 @@
 import dataclasses
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from glasshouse.errors import BadInput
-from glasshouse.findings import Finding, from_row
+from glasshouse.exhibits import Exhibits
+from glasshouse.findings import from_row, rows
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
 from glasshouse.registry import unknown
 from glasshouse.results import Results, versions, write_results
 from glasshouse.store import RunFolder, read_json, write_json
 from glasshouse.studies import STUDIES
-from glasshouse.studies.study import SCALES, Cell, Study, Workplace
+from glasshouse.studies.study import SCALES, Cell, CellResult, Study, Workplace
 
 
 def run_study(
@@ -56,23 +56,20 @@ def run_study(
         others = [(cell, number) for cell, number in missing if not cell.single]
         for cell, number in progress.track(others, f"study {name}", len(others)):
             _run_cell(Job(name, cell, number, folder), running, progress)
-    findings = _collect(folder, grid)
-    verdicts = [dataclasses.asdict(verdict) for verdict in study.conclude(findings)]
+    measured = _collect(folder, grid)
+    findings, shown = measured.findings, study.present(measured.findings, measured.exhibits)
     done = len({finding.cell for finding in findings})
     most = len({finding.seed for finding in findings})
     seeds_each = "one seed each" if most == 1 else f"up to {most} seeds each"
-    summary = f"{done} of {len(grid)} cells at scale {scale}, with {seeds_each}."
-    shown = study.present(findings)
     page = {
         "title": study.title,
-        "summary": summary,
-        "verdicts": verdicts,
+        "summary": f"{done} of {len(grid)} cells at scale {scale}, with {seeds_each}.",
+        "verdicts": [dataclasses.asdict(verdict) for verdict in study.conclude(findings)],
         "tables": [table.model_dump() for table in shown.tables],
         "charts": [chart.model_dump() for chart in shown.charts],
     }
     write_json(folder.path / "study.json", page)
-    gallery = {"gallery": [exhibit.model_dump() for exhibit in shown.gallery]} if shown.gallery else {}
-    return write_results(folder.path, findings, gallery)
+    return write_results(folder.path, findings, measured.exhibits + Exhibits(gallery=shown.gallery))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,22 +89,29 @@ def _run_single(job: Job) -> None:
 
 
 def _run_cell(job: Job, engine: Engine, progress: Progress) -> None:
+    """Run a cell and keep what it measured, stamped with its place in the study."""
     file = _file(job.folder, job.cell, job.seed)
     place = Workplace(engine, job.seed, file.with_suffix(""), job.folder.work / "shared", progress)
-    found = [
+    result = job.cell.run(place)
+    if not isinstance(result, CellResult):
+        result = CellResult(result)
+    findings = [
         dataclasses.replace(finding, source=job.study, cell=job.cell.name, seed=job.seed)
-        for finding in job.cell.run(place)
+        for finding in result.findings
     ]
-    write_json(file, [finding.row() for finding in found])
+    exhibits = result.exhibits.about(cell=job.cell.name, seed=job.seed)
+    write_json(file, {"findings": rows(findings), "exhibits": exhibits.model_dump(mode="json")})
 
 
-def _collect(folder: RunFolder, grid: list[Cell]) -> list[Finding]:
-    """The findings of every finished cell, in the order of the grid, then of the seeds."""
-    rows: list[dict[str, Any]] = []
-    for cell in grid:
-        for file in sorted((folder.work / cell.name).glob("seed-*.json")):
-            rows += read_json(file)
-    return [from_row(row) for row in rows]
+def _collect(folder: RunFolder, grid: list[Cell]) -> CellResult:
+    """What every finished cell measured, in the order of the grid, then of the seeds."""
+    kept = [
+        read_json(file) for cell in grid for file in sorted((folder.work / cell.name).glob("seed-*.json"))
+    ]
+    return CellResult(
+        [from_row(row) for cell in kept for row in cell["findings"]],
+        sum((Exhibits.model_validate(cell["exhibits"]) for cell in kept), Exhibits()),
+    )
 
 
 def _file(folder: RunFolder, cell: Cell, seed: int) -> Path:

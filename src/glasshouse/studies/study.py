@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from glasshouse.exhibits import Chart, Picture, StudyTable
+from glasshouse.exhibits import Chart, Exhibits, Picture, StudyTable
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
@@ -27,14 +27,24 @@ class Workplace:
 
 
 @dataclass(frozen=True)
+class CellResult:
+    """What a cell measured, and the curves, histograms and pictures that belong to it."""
+
+    findings: Sequence[Finding]
+    exhibits: Exhibits = field(default_factory=Exhibits)
+
+
+@dataclass(frozen=True)
 class Cell:
     """One entry of the grid, named like a path: `table-4/cnn/cifar10/64`.
 
-    A `single` cell keeps one core busy and asks the engine for no more: many of them run at once.
+    What it returns is stamped with the study, the cell and the seed by whoever runs it; a cell without
+    exhibits may return its findings alone. A `single` cell keeps one core busy and asks the engine for no
+    more: many of them run at once.
     """
 
     name: str
-    run: Callable[[Workplace], list[Finding]]
+    run: Callable[[Workplace], CellResult | list[Finding]]
     single: bool = False
 
 
@@ -61,7 +71,7 @@ class Study(ABC):
         """How many seeds each cell runs with unless the user says otherwise."""
         return {"smoke": 1, "laptop": 3, "paper": 5}[scale]
 
-    def present(self, findings: Sequence[Finding]) -> Presentation:
+    def present(self, findings: Sequence[Finding], exhibits: Exhibits) -> Presentation:
         """The tables and figures of the paper, filled with what was measured."""
         return Presentation()
 

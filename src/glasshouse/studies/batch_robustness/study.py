@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
 from glasshouse.studies.batch_robustness.cells import central_cell, federated_cell
 from glasshouse.studies.batch_robustness.claims import verdicts
@@ -48,6 +49,6 @@ class BatchRobustnessStudy(Study):
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
         return verdicts(Measured(findings))
 
-    def present(self, findings: Sequence[Finding]) -> Presentation:
+    def present(self, findings: Sequence[Finding], exhibits: Exhibits) -> Presentation:
         measured = Measured(findings)
         return Presentation(tuple(tables(measured)), tuple(charts(measured)))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
 from glasshouse.studies.fed_fsnet.cells import table_cell
 from glasshouse.studies.fed_fsnet.claims import verdicts
@@ -58,6 +59,6 @@ class FedFSNetStudy(Study):
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
         return verdicts(Measured(findings))
 
-    def present(self, findings: Sequence[Finding]) -> Presentation:
+    def present(self, findings: Sequence[Finding], exhibits: Exhibits) -> Presentation:
         measured = Measured(findings)
         return Presentation(tuple(tables(measured)), tuple(charts(measured)))

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from functools import partial
 
+from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
 from glasshouse.studies.mia_bad.cells import batch_column, matched_column, sample_column
 from glasshouse.studies.mia_bad.claims import USUAL, verdicts
@@ -73,7 +74,7 @@ class MIABadStudy(Study):
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
         return verdicts(Measured(findings))
 
-    def present(self, findings: Sequence[Finding]) -> Presentation:
+    def present(self, findings: Sequence[Finding], exhibits: Exhibits) -> Presentation:
         return present(Measured(findings))
 
     def _sample(self, target: Target, place: Workplace) -> list[Finding]:

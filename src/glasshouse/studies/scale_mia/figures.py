@@ -33,7 +33,7 @@ def charts(measured: Measured) -> list[Chart]:
     return made
 
 
-def exhibits(measured: Measured) -> list[Picture]:
+def pictures(measured: Measured) -> list[Picture]:
     """Figures 7 to 9 (and 4, their first rows): a batch beside what was made of it.
 
     Of the first network also with collisions resolved.

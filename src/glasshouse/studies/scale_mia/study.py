@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
 from glasshouse.learning.recipe import Recipe
 from glasshouse.studies.scale_mia import printed
@@ -10,7 +11,7 @@ from glasshouse.studies.scale_mia.beyond import further_tables
 from glasshouse.studies.scale_mia.brightness import brightness_rows
 from glasshouse.studies.scale_mia.cells import PEELED, PLAIN, PUBLISHED, Extras, Meeting, attacked
 from glasshouse.studies.scale_mia.claims import verdicts
-from glasshouse.studies.scale_mia.figures import charts, exhibits
+from glasshouse.studies.scale_mia.figures import charts, pictures
 from glasshouse.studies.scale_mia.layout import paper_tables
 from glasshouse.studies.scale_mia.measured import Measured
 from glasshouse.studies.scale_mia.scales import SCALES, Scale
@@ -62,10 +63,10 @@ class ScaleMIAStudy(Study):
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
         return verdicts(Measured(findings))
 
-    def present(self, findings: Sequence[Finding]) -> Presentation:
+    def present(self, findings: Sequence[Finding], exhibits: Exhibits) -> Presentation:
         own = Measured(findings)
         tables = (*paper_tables(own), *further_tables(own))
-        return Presentation(tables, tuple(charts(own)), tuple(exhibits(own)))
+        return Presentation(tables, tuple(charts(own)), tuple(pictures(own)))
 
     def _table_4(self, own: Scale, target: Target, batch: int, samples: int) -> Cell:
         known = {PUBLISHED: printed.table_4(target.network, target.data, batch)}

@@ -103,6 +103,17 @@ def test_the_pool_is_a_view_when_train_and_test_lie_side_by_side():
     assert torch.equal(the_other_way.pool.x, torch.cat([pool.x[30:], pool.x[:30]]))
 
 
+@pytest.mark.parametrize("test", [False, True])
+def test_test_parts_are_drawn_from_the_official_test_images_where_there_are_some(test):
+    data = dataset(0, test=test)
+    drawn = data.draw([40, 60], [30, 20], np.random.default_rng(0))
+    assert [len(part) for part in drawn] == [40, 60, 30, 20]
+    assert len(np.unique(np.concatenate(drawn))) == 150
+    assert max(map(max, drawn[:2])) < len(data.train)
+    assert (min(map(min, drawn[2:])) >= len(data.train)) == test
+    assert all((data.pool[part].label_counts() > 0).all() for part in drawn)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_stratified_parts_have_exact_sizes_and_proportions(seed):
     rng = np.random.default_rng(seed)

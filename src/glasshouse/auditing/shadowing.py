@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from glasshouse.auditing.case import ShadowSource
 from glasshouse.auditing.experiment import Experiment
-from glasshouse.data.images import Images
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.federation.shadows import (
     Answers,
@@ -42,7 +40,7 @@ class Shadowing:
         self._auxiliary = len(experiment.auxiliary)
         candidates = experiment.truth.candidates
         assert candidates is not None
-        self._pool = _joined(experiment.auxiliary, candidates)
+        self._pool = experiment.auxiliary.joined(candidates)
 
     def under(self, defence: str, rounds: int | None = None) -> ShadowSource:
         """The shadows of a target under `defence`, trained when they are asked for."""
@@ -188,7 +186,3 @@ class ReadyShadows:
         if isinstance(shadows, str):
             raise CannotRun(shadows)
         return shadows
-
-
-def _joined(first: Images, second: Images) -> Images:
-    return Images(torch.cat([first.x, second.x]), torch.cat([first.y, second.y]), first.classes, first.names)

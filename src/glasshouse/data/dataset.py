@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.data.images import Images, checked
+from glasshouse.data.stratify import stratified
 from glasshouse.errors import BadInput
 
 
@@ -39,11 +40,20 @@ class Dataset:
     @property
     def pool(self) -> Images:
         """Training images, then test images; a view when they lie side by side in memory, else a copy."""
-        train, test = self.train, self.test
-        if test is None:
-            return train
-        x = _joined(train.x, test.x)
-        return Images(x, torch.cat([train.y, test.y]), train.classes, train.names)
+        return self.train if self.test is None else self.train.joined(self.test)
+
+    def draw(
+        self, train_sizes: Sequence[int], test_sizes: Sequence[int], rng: np.random.Generator
+    ) -> list[np.ndarray]:
+        """Positions in `pool` of disjoint parts, each with all classes in proportion: `test_sizes` last.
+
+        These are parts of the official test images; where there are none, of the training images too.
+        """
+        y = self.train.y.numpy()
+        if self.test is None:
+            return stratified(y, [*train_sizes, *test_sizes], rng)
+        drawn = stratified(y, train_sizes, rng)
+        return drawn + [len(y) + part for part in stratified(self.test.y.numpy(), test_sizes, rng)]
 
 
 def from_pool(
@@ -88,16 +98,3 @@ def unit_pixels(parts: Sequence[np.ndarray]) -> Tensor:
                 goal[...] = part
         start += len(part)
     return torch.from_numpy(x)
-
-
-def _joined(first: Tensor, second: Tensor) -> Tensor:
-    adjacent = (
-        first.is_contiguous()
-        and second.is_contiguous()
-        and first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
-        and second.storage_offset() == first.storage_offset() + first.numel()
-    )
-    if not adjacent:
-        return torch.cat([first, second])
-    shape = (len(first) + len(second), *first.shape[1:])
-    return first.as_strided(shape, first.stride(), first.storage_offset())

@@ -44,12 +44,29 @@ class Images:
         """How many images each class has, shape (classes,)."""
         return torch.bincount(self.y, minlength=self.classes)
 
+    def joined(self, other: "Images") -> "Images":
+        """These images, then `other`; a view when both lie side by side in memory, else a copy."""
+        return Images(_joined(self.x, other.x), torch.cat([self.y, other.y]), self.classes, self.names)
+
 
 def _from_arrays(x: np.ndarray, y: np.ndarray, classes: int, names: tuple[str, ...]) -> Images:
     with warnings.catch_warnings():
         # Ray hands arrays over read-only; nothing writes into images.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return Images(torch.from_numpy(x), torch.from_numpy(y), classes, names)
+
+
+def _joined(first: Tensor, second: Tensor) -> Tensor:
+    adjacent = (
+        first.is_contiguous()
+        and second.is_contiguous()
+        and first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
+        and second.storage_offset() == first.storage_offset() + first.numel()
+    )
+    if not adjacent:
+        return torch.cat([first, second])
+    shape = (len(first) + len(second), *first.shape[1:])
+    return first.as_strided(shape, first.stride(), first.storage_offset())
 
 
 def checked(images: Images, source: str, *, every_class: bool = True) -> Images:

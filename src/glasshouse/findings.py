@@ -57,7 +57,10 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What findings are about: everything that all of one model, or one federation, have in common."""
+    """What findings are about: everything that all of one model, or one federation, have in common.
+
+    A `note` is what a reader should know of each of them.
+    """
 
     source: str = "audit"
     defence: str | None = "none"
@@ -65,6 +68,7 @@ class Subject:
     data: str | None = None
     model: str | None = None
     seed: int | None = None
+    note: str | None = None
 
     def finding(
         self,
@@ -83,7 +87,7 @@ class Subject:
     ) -> Finding:
         """The finding that this subject has `estimate`, whose own note is the reason of a missing value."""
         missing = estimate.value is None
-        notes = [note, None if missing else estimate.note]
+        notes = [self.note, note, None if missing else estimate.note]
         return Finding(
             source=self.source,
             cell=cell,

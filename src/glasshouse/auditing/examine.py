@@ -113,12 +113,18 @@ class Examination:
 
 
 def examine(
-    case: Case, spec: str, adversary: type[Access], *, seed: int | None = None, detailed: bool = True
+    case: Case,
+    spec: str,
+    adversary: type[Access],
+    *,
+    seed: int | None = None,
+    rng: torch.Generator | None = None,
+    detailed: bool = True,
 ) -> Examination:
     """Let the attack that `spec` names work on `case` as `adversary`, and judge what it returns.
 
-    The attack's random numbers follow from `seed`, by default from the subject's own. A `detailed` judgement
-    has pictures, and is broken down by client and round.
+    The attack's random numbers come from `rng`, or follow from `seed`, by default from the subject's own. A
+    `detailed` judgement has pictures, and is broken down by client and round.
     """
     attack: Attack = ATTACKS.make(spec)
     _check_adversary(attack, spec, adversary)
@@ -131,7 +137,7 @@ def examine(
         question = _question(case, attack, seed, detailed)
         knowledge = _knowledge(case, attack, question)
         granted = grant(case, adversary, changes_network=attack.changes_network)
-        evidence = _run(attack, granted.access, knowledge, torch_rng(seed), case)
+        evidence = _run(attack, granted.access, knowledge, rng or torch_rng(seed), case)
         seconds = round(time.perf_counter() - began, 3)
         judgement = None if question is None else evidence.judge(question)
     except CannotRun as reason:

@@ -39,11 +39,19 @@ def load_model(spec: str, shape: Shape, classes: int) -> nn.Module:
     return model
 
 
-def seeded_model(spec: str, shape: Shape, classes: int, seed: int) -> nn.Module:
-    """The network called `spec` with first weights drawn from `seed`."""
+def seeded_model(
+    spec: str,
+    shape: Shape,
+    classes: int,
+    seed: int,
+    initialise: Callable[[nn.Module], None] = lambda model: None,
+) -> nn.Module:
+    """The network called `spec` with first weights drawn from `seed`; `initialise` may draw others for it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return load_model(spec, shape, classes)
+        model = load_model(spec, shape, classes)
+        initialise(model)
+    return model
 
 
 def reinitialised(model: nn.Module, seed: int) -> nn.Module:

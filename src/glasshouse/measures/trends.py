@@ -39,3 +39,21 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float | None:
     if len(set(x)) < 2:
         return None
     return round(float(np.polyfit(x, y, 1)[0]), 12)
+
+
+def powers(x: np.ndarray, degree: int = 3) -> np.ndarray:
+    """The columns of a least-squares polynomial in `x`, shape (N, degree + 1); x is scaled to stay small."""
+    scaled = (x - x.mean()) / max(np.ptp(x), 1e-12)
+    return np.vander(scaled, degree + 1)
+
+
+def explained_share(x: np.ndarray, y: np.ndarray, degree: int = 3) -> float:
+    """The share of the variance of `y` that a polynomial in `x` explains.
+
+    >>> x = np.arange(6.0)
+    >>> round(explained_share(x, x**3 - x), 12)
+    1.0
+    """
+    columns = powers(x, degree)
+    fitted = columns @ np.linalg.lstsq(columns, y, rcond=None)[0]
+    return float(1 - ((y - fitted) ** 2).sum() / ((y - y.mean()) ** 2).sum())

@@ -36,6 +36,13 @@ class Measured:
             return mean(measure.values)
         return Estimate(measure.value, measure.low, measure.high, measure.n or 0)
 
+    def over_seeds(
+        self, cell: str, attack: str | None, metric: str, bounds: tuple[float, float]
+    ) -> Estimate | None:
+        """The same, its interval cut to `bounds`; one seed has the interval of what was counted in it."""
+        values = list(self.by_seed(cell, attack, metric).values())
+        return mean(values, bounds=bounds) if len(values) > 1 else self.estimate(cell, attack, metric)
+
     def value(self, cell: str, attack: str | None, metric: str) -> float | None:
         """Its value alone."""
         measure = self.measure(cell, attack, metric)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from glasshouse.exhibits import Series
 from glasshouse.spelling import DASH
+from glasshouse.studies.measured import Measured
 
 
 class Ranged(Protocol):
@@ -38,3 +39,9 @@ def series_of(name: str, estimates: Sequence[Ranged | None]) -> Series:
         low=tuple(None if estimate is None else estimate.low for estimate in estimates),
         high=tuple(None if estimate is None else estimate.high for estimate in estimates),
     )
+
+
+def seeds_note(measured: Measured) -> str:
+    """What the intervals of a chart are, where there are several seeds."""
+    count = len(measured.seeds)
+    return f"Means over {count} seeds with their 95% interval." if count > 1 else ""

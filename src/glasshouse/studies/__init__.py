@@ -8,7 +8,7 @@ STUDIES = Registry(
         "mia-bad": "glasshouse.studies.mia_bad.study:MIABadStudy",
         "batch-robustness": "glasshouse.studies.batch_robustness.study:BatchRobustnessStudy",
         "scale-mia": "glasshouse.studies.scale_mia.study:ScaleMIAStudy",
-        "fed-fsnet": "glasshouse.studies.fed_fsnet.study:FedFSNetStudy",
+        "fed-fsnet": "glasshouse.studies.fed_fsnet.grid:FedFSNetStudy",
         "clients": "glasshouse.studies.clients:ClientsStudy",
     },
     base="glasshouse.studies.study:Study",

@@ -1,110 +1,148 @@
-"""What is measured of each federation: how well its models do round by round, what travels, what it takes."""
+"""What is measured of each federation: how well its models do, what travels, what it takes, what leaks."""
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
+import numpy as np
+
+from glasshouse.attacks import ATTACKS
+from glasshouse.auditing.examine import examine
+from glasshouse.evidence.truth import Truth
+from glasshouse.exhibits import Exhibits, TrainingPoint
 from glasshouse.federation.federation import Diverged
-from glasshouse.federation.history import Round
 from glasshouse.findings import Finding
+from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.measures.estimate import Estimate, proportion
 from glasshouse.studies.fed_fsnet.printed import printed
-from glasshouse.studies.fed_fsnet.rows import Row
-from glasshouse.studies.fed_fsnet.scales import Task
-from glasshouse.studies.fed_fsnet.training import Trained, train
-from glasshouse.studies.study import Workplace
+from glasshouse.studies.fed_fsnet.training import Benchmark, Method, TrainedFederation, train
+from glasshouse.studies.study import CellResult, Workplace
 
 LATE = 5
 """So many of the last rounds make up a late accuracy."""
 STEADY = 20
 """Over so many of the last rounds, but no more than half, a curve should have settled."""
-POINTS = 25
-"""So many points of the curve are kept."""
-CURVE = "acc-global-round-"
-"""How the metrics of the curve begin; the round, counted from 1, follows."""
+ATTACKED = ("loss-threshold", "label-counts", "reported-labels", "mimic-distance", "mimic-neighbours")
+EPS = {1: 0.1, 3: 0.02}
+"""How far PGD may move a pixel of grey and of colour images."""
 
 
-def table_cell(task: Task, fraction: float, row: Row, watched: bool, place: Workplace) -> list[Finding]:
-    """One federation, trained and examined."""
-    common = shared(task, fraction, row)
+def table_cell(benchmark: Benchmark, method: Method, watched: bool, place: Workplace) -> CellResult:
+    """How well the models of one federation do, and what it takes."""
     try:
-        trained = train(task, fraction, row, place, watched=watched)
+        trained = train(benchmark, method, place, watched=watched)
     except Diverged as error:
-        reason = (*common["assumes"], f"not estimable: {error}")
-        return [Finding(**common | {"assumes": reason}, family="utility", metric="test-accuracy", value=None)]
-    common |= {"family": "utility"}
-    return [
-        *_accuracies(trained, printed(task.data, row.name, fraction), common),
-        *_curve(trained.history.rounds, common),
-        *_costs(trained, common),
+        return CellResult([_diverged(benchmark, method, "test-accuracy", error)])
+    findings = [
+        *_accuracies(trained, printed(benchmark.data, method.name, benchmark.fraction)),
+        *_movement(trained),
+        *_costs(trained),
     ]
+    return CellResult(findings, Exhibits(training=tuple(_curve(trained))))
 
 
-def shared(task: Task, fraction: float, row: Row) -> dict[str, Any]:
-    """What all findings of a row say."""
-    division = row.partition.partition("(")[0]
-    said = (
-        f"{task.sizes.devices} devices ({division}), {fraction:g} of them a round, "
-        f"{task.rounds} rounds of {task.epochs} epochs"
-    )
-    return {
-        "source": "",
-        "cell": "",
-        "strategy": task.spec(row),
-        "data": task.data,
-        "model": task.model,
-        "assumes": (said,),
-    }
+def leak_cell(benchmark: Benchmark, method: Method, place: Workplace) -> list[Finding]:
+    """Every attack on one federation, which is trained first where it is not yet there."""
+    try:
+        trained = train(benchmark, method, place, watched=True)
+    except Diverged as error:
+        return [_diverged(benchmark, method, "not-applicable", error)]
+    case = replace(trained.case, truth=_truth(trained, benchmark.attacked, place.seed))
+    findings = []
+    for spec in (*ATTACKED, f"pgd(eps={EPS[trained.split.pool.shape[0]]}, steps=20)"):
+        for adversary in ATTACKS.make(spec).needs:
+            seed = derive(place.seed, "attack", spec, adversary.adversary)
+            findings += examine(case, spec, adversary, seed=seed, detailed=False).findings()
+    return findings
 
 
-def _accuracies(
-    trained: Trained, paper: tuple[float | None, float | None], common: dict[str, Any]
-) -> Iterator[Finding]:
+def _diverged(benchmark: Benchmark, method: Method, metric: str, error: Diverged) -> Finding:
+    nothing = Estimate(None, None, None, 0, f"the training diverged: {error}")
+    return benchmark.subject(method).finding("utility", metric, nothing)
+
+
+def _accuracies(trained: TrainedFederation, paper: tuple[float | None, float | None]) -> Iterator[Finding]:
     """After the last round, and the mean over the last few, which is steadier."""
     test = trained.split.images("test").label_counts()
     n, majority = int(test.sum()), test.max().item() / int(test.sum())
-    rounds = trained.history.rounds
-    everywhere, local = _both(rounds)
-    common = common | {"chance": majority}
-    last = proportion(round(everywhere[-1] * n), n)
-    yield Finding(**common, metric="test-accuracy", **last.entries(), printed=paper[0])
-    yield _number("late-accuracy", statistics.fmean(everywhere[-LATE:]), len(everywhere[-LATE:]), common)
-    participants = len(rounds[-1].clients)
-    yield _number("local-accuracy", local[-1], participants, common | {"printed": paper[1]})
-    yield _number("late-local-accuracy", statistics.fmean(local[-LATE:]), len(local[-LATE:]), common)
+    last = proportion(round(trained.acc_global[-1] * n), n)
+    local = _spreadless(trained.acc_local[-1], len(trained.history.rounds[-1].clients))
+    utility = partial(trained.case.subject.finding, "utility", chance=majority)
+    yield utility("test-accuracy", last, printed=paper[0])
+    yield utility("late-accuracy", _mean(trained.acc_global[-LATE:]))
+    yield utility("local-accuracy", local, printed=paper[1])
+    yield utility("late-local-accuracy", _mean(trained.acc_local[-LATE:]))
 
 
-def _curve(rounds: Sequence[Round], common: dict[str, Any]) -> Iterator[Finding]:
-    """Points of the curve of the global model, its mean, and how much it still moves at its end."""
-    everywhere, _ = _both(rounds)
-    step = max(1, len(everywhere) // POINTS)
-    for number in sorted({1, *range(step, len(everywhere), step), len(everywhere)}):
-        yield _number(f"{CURVE}{number}", everywhere[number - 1], 1, common)
-    yield _number("mean-accuracy", statistics.fmean(everywhere), len(everywhere), common)
-    late = everywhere[-min(STEADY, len(everywhere) // 2) :]
+def _movement(trained: TrainedFederation) -> Iterator[Finding]:
+    """The mean of the global model's curve, and how much it still moves at its end."""
+    curve = trained.acc_global
+    late = curve[-min(STEADY, len(curve) // 2) :]
     jumps = [abs(after - before) for before, after in pairwise(late)]
-    yield _number("wobble", statistics.stdev(late), len(late), common)
-    yield _number("jump", statistics.fmean(jumps), len(jumps), common)
+    utility = partial(trained.case.subject.finding, "utility")
+    yield utility("mean-accuracy", _mean(curve))
+    yield utility("wobble", _spreadless(statistics.stdev(late), len(late)))
+    yield utility("jump", _mean(jumps))
 
 
-def _costs(trained: Trained, common: dict[str, Any]) -> Iterator[Finding]:
-    """Bytes to and from a device, and core-seconds of all devices and the server, for each round."""
+def _costs(trained: TrainedFederation) -> Iterator[Finding]:
+    """Bytes to and from a client, and core-seconds of all clients and the server, for each round."""
     rounds = trained.history.rounds
-    yield _number("bytes-down", statistics.fmean(row.down for row in rounds), len(rounds), common)
-    yield _number("bytes-up", statistics.fmean(row.up for row in rounds), len(rounds), common)
+    utility = partial(trained.case.subject.finding, "utility")
+    yield utility("bytes-down", _mean([row.down for row in rounds]))
+    yield utility("bytes-up", _mean([row.up for row in rounds]))
     if trained.seconds is not None:
-        yield _number("seconds-per-round", trained.seconds, len(rounds), common)
+        yield utility("seconds-per-round", _spreadless(trained.seconds, len(rounds)))
 
 
-def _number(metric: str, value: float, n: int, common: dict[str, Any]) -> Finding:
+def _mean(values: Sequence[float]) -> Estimate:
+    return _spreadless(statistics.fmean(values), len(values))
+
+
+def _spreadless(value: float, n: int) -> Estimate:
     """A number whose spread only other seeds show."""
-    return Finding(**common, metric=metric, **Estimate(value, None, None, n).entries())
+    return Estimate(value, None, None, n)
 
 
-def _both(rounds: Sequence[Round]) -> tuple[list[float], list[float]]:
-    """The accuracies of the global model and of the participants' own, round by round."""
-    everywhere = [row.acc_global for row in rounds if row.acc_global is not None]
-    local = [row.acc_local for row in rounds if row.acc_local is not None]
-    assert len(everywhere) == len(local) == len(rounds)
-    return everywhere, local
+def _curve(trained: TrainedFederation) -> Iterator[TrainingPoint]:
+    for row in trained.history.rounds:
+        yield TrainingPoint(
+            strategy=trained.case.subject.strategy or "",
+            round=row.number + 1,
+            acc_global=row.acc_global,
+            acc_local=row.acc_local,
+            down=row.down,
+            up=row.up,
+        )
+
+
+def _truth(trained: TrainedFederation, attacked: int, seed: int) -> Truth:
+    """Members and non-members for attacks on them, and some test images."""
+    split = trained.split
+    positions, holder = candidates(trained, seed)
+    test = numpy_rng(seed, "attacked").permutation(split.test)[:attacked]
+    return Truth(split.pool, split.clients, split.pool[positions], holder, split.pool[test])
+
+
+def candidates(trained: TrainedFederation, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images of clients that took part and non-members, as many of each class, in one random order.
+
+    With each comes the number of the client that holds it, or -1. Were classes unequal among them, a model
+    that only knows which classes its clients hold would seem to know its members.
+    """
+    split, rng = trained.split, numpy_rng(seed, "suspects")
+    took_part = sorted({client for row in trained.history.rounds for client in row.clients})
+    inside = np.concatenate([split.clients[client] for client in took_part])
+    holder_of = np.concatenate([np.full(len(split.clients[client]), client) for client in took_part])
+    y = split.pool.y.numpy()
+    positions, holders = [], []
+    for label in range(split.pool.classes):
+        members = rng.permutation(np.flatnonzero(y[inside] == label))
+        others = rng.permutation(split.nonmembers[y[split.nonmembers] == label])
+        fewer = min(len(members), len(others))
+        positions += [inside[members[:fewer]], others[:fewer]]
+        holders += [holder_of[members[:fewer]], np.full(fewer, -1)]
+    order = rng.permutation(sum(map(len, positions)))
+    return np.concatenate(positions)[order], np.concatenate(holders)[order]

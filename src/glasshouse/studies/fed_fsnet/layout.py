@@ -1,234 +1,274 @@
-"""The study's tables: the paper's two, all strategies, ablations, training, costs, leaks and choices."""
+"""Tables: the paper's two, all strategies, ablations, training, costs, leaks; and charts of the same."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from glasshouse.exhibits import StudyTable
+from glasshouse.exhibits import Chart, StudyTable
 from glasshouse.measures.estimate import mean
 from glasshouse.spelling import DASH
-from glasshouse.studies.fed_fsnet.choices import CHOICES
 from glasshouse.studies.fed_fsnet.measured import (
+    BOTH,
     DOWN,
     GLOBAL,
     JUMP,
     LAST,
     LEAKS,
-    LOCAL,
+    MEMBERSHIP,
     SECONDS,
     SPEED,
     UP,
     WOBBLE,
-    Measured,
+    Federations,
+    Pair,
     Quantity,
-    Setting,
 )
-from glasshouse.studies.fed_fsnet.printed import TABLE_1, TABLE_2, printed
-from glasshouse.studies.fed_fsnet.rows import OTHERS, WORDS
-from glasshouse.studies.showing import bracketed
+from glasshouse.studies.fed_fsnet.printed import CHOICES, OTHERS, PAPERS, TABLE_1, TABLE_2, WORDS, printed
+from glasshouse.studies.showing import bracketed, seeds_note, series_of
 
 OVER_SEEDS = (
     "Means over seeds with their 95% t interval; one seed has that of its test images, where it has any."
 )
 LATE = "late: the mean over the last 5 rounds."
-BOUNDS = "The upper bound is FedAvg on IID data, the lower bound FedAvg on shards of two classes a device."
-NO_AFL = "Where all devices take part (f = 1.0) AFL is FedAvg by construction and is not run."
+BOUNDS = "The upper bound is FedAvg on IID data, the lower bound FedAvg on shards of two classes a client."
+NO_AFL = "Where all clients take part (f = 1.0) AFL is FedAvg by construction and is not run."
+STEADINESS = "How fast and how steadily Acc_global rises"
+LAST_ROUNDS = (
+    "Standard deviation and change over the last 20 rounds, or the later half where that is less. "
+    f"{OVER_SEEDS}"
+)
+DASHES = (
+    f"A dash: clients report nothing, or the server sends no samples. {OVER_SEEDS} Blind guesses: 0.5 for an "
+    "AUC and for the share of mimics; the long table has those of label overlaps and of PGD (eps 0.1 on grey "
+    "images, 0.02 in colour). Servers and clients look at the first two and the last two rounds, outsider "
+    "and owner at the final model."
+)
+FIGURE_2 = ("upper-bound", "fedavg", "fed-fsnet")
+"""The curves of the paper's figure."""
 
 
-def tables(measured: Measured) -> list[StudyTable]:
+def tables(measured: Federations) -> list[StudyTable]:
     """Everything that the finished cells allow."""
     made = [
-        _papers(measured, "table-1", "Table 1: Fed-FSNet between its bounds", _named(TABLE_1), BOUNDS),
-        _papers(measured, "table-2", "Table 2: Fed-FSNet and its competitors", _named(TABLE_2), NO_AFL),
+        _papers(measured, "table-1", "Table 1: Fed-FSNet between its bounds", TABLE_1, BOUNDS),
+        _papers(measured, "table-2", "Table 2: Fed-FSNet and its competitors", TABLE_2, NO_AFL),
         _others(measured),
         _ablations(measured),
-        _training(measured),
+        _quantities(measured, "training", STEADINESS, "table", (SPEED, WOBBLE, JUMP), LAST_ROUNDS),
         _costs(measured),
-        _leaks(measured),
+        _quantities(measured, "leaks", "What strategies give away", "leaks", LEAKS, DASHES),
     ]
     choices = StudyTable(
         name="choices",
         title="What the paper leaves open, and what is done here",
         columns=("matter", "choice"),
-        rows=CHOICES,
+        rows=tuple(CHOICES.items()),
     )
     return [table for table in made if table.rows] + [choices]
 
 
-def _papers(measured: Measured, name: str, title: str, rows: Sequence[str], more: str) -> StudyTable:
-    """One of the paper's tables, row by row and setting by setting, printed beside measured."""
-    columns = ["method", "setting"]
-    for quantity in (GLOBAL, LOCAL):
-        columns += [f"{quantity.name}, {what}" for what in ("printed", "last round", "late")]
-    made = []
-    for setting, row in _pairs(measured, rows):
-        paper = printed(setting.data, row, float(setting.fraction))
-        cells: list[str] = []
-        for number, quantity in zip(paper, (GLOBAL, LOCAL)):
-            cells.append(DASH if number is None else f"{number:.3f}")
-            cells += _shown(measured, setting, row, (LAST[quantity], quantity))
-        made.append((WORDS[row], str(setting), *cells))
-    note = f"{more} {OVER_SEEDS} {LATE}"
-    return StudyTable(name=name, title=title, columns=tuple(columns), rows=tuple(made), note=note)
-
-
-def _others(measured: Measured) -> StudyTable:
-    """Every strategy beside FedAvg, and how much of the gap between the bounds it closes."""
-    others = {row.name for row in OTHERS}
-    settings = [own for own in measured.settings() if others & set(measured.rows(own))]
-    made = [
-        (
-            WORDS[row],
-            str(setting),
-            *_shown(measured, setting, row, (GLOBAL, LOCAL)),
-            *(_gain(measured, setting, row, "fedavg", own) for own in (GLOBAL, LOCAL)),
-            _closed(measured, setting, row),
-        )
-        for setting in settings
-        for row in measured.best(setting, measured.rows(setting), GLOBAL)
-    ]
+def _table(
+    name: str,
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Pair],
+    cells: Callable[[Pair], Iterable[str]],
+    note: str,
+) -> StudyTable:
+    """A table with a row for each pair; the first of `columns` is that of the methods."""
     return StudyTable(
-        name="strategies",
-        title="All strategies, the best first",
-        columns=(
-            "strategy",
-            "setting",
-            "Acc_global, late",
-            "Acc_local, late",
-            "Acc_global over FedAvg's",
-            "Acc_local over FedAvg's",
-            "gap closed",
-        ),
-        rows=tuple(made),
-        note=f"{OVER_SEEDS} {LATE} Differences are paired by seed. Gap closed: the gain in Acc_global over "
+        name=name,
+        title=title,
+        columns=(columns[0], "setting", *columns[1:]),
+        rows=tuple((WORDS[pair[1]], str(pair[0]), *cells(pair)) for pair in rows),
+        note=note,
+    )
+
+
+def _papers(
+    measured: Federations, name: str, title: str, table: Iterable[tuple[str, float]], more: str
+) -> StudyTable:
+    """One of the paper's tables, method by method and scenario by scenario, printed beside measured."""
+
+    def cells(pair: Pair) -> Iterator[str]:
+        scenario, method = pair
+        for number, quantity in zip(printed(scenario.data, method, scenario.fraction), BOTH):
+            yield DASH if number is None else f"{number:.3f}"
+            yield from _shown(measured, pair, (LAST[quantity], quantity))
+
+    columns = [f"{own.name}, {what}" for own in BOTH for what in ("printed", "last round", "late")]
+    methods = {method for method, _ in table}
+    rows = [pair for pair in measured.pairs() if pair[1] in methods]
+    return _table(name, title, ("method", *columns), rows, cells, f"{more} {OVER_SEEDS} {LATE}")
+
+
+def _others(measured: Federations) -> StudyTable:
+    """Every strategy beside FedAvg, and how much of the gap between the bounds it closes."""
+    columns = [f"{own.name}{what}" for what in (", late", " over FedAvg's") for own in BOTH]
+    return _table(
+        "strategies",
+        "All strategies, the best first",
+        ("strategy", *columns, "gap closed"),
+        [
+            (scenario, method)
+            for scenario in measured.scenarios()
+            if set(OTHERS) & set(measured.methods(scenario))
+            for method in measured.best(scenario, measured.methods(scenario), GLOBAL)
+        ],
+        lambda pair: [
+            *_shown(measured, pair, BOTH),
+            *(_gain(measured, pair, "fedavg", own) for own in BOTH),
+            _closed(measured, pair),
+        ],
+        f"{OVER_SEEDS} {LATE} Differences are paired by seed. Gap closed: the gain in Acc_global over "
         "FedAvg, as a share of the upper bound's gain. None was tuned.",
     )
 
 
-def _ablations(measured: Measured) -> StudyTable:
-    made = [
-        (
-            WORDS[row],
-            str(setting),
-            *_shown(measured, setting, row, (GLOBAL, LOCAL)),
-            _gain(measured, setting, row, "fed-fsnet", GLOBAL),
-            _gain(measured, setting, row, "fedavg", GLOBAL),
-        )
-        for setting in measured.settings("ablation")
-        for row in ("fed-fsnet", *measured.rows(setting, "ablation"))
-    ]
-    return StudyTable(
-        name="ablations",
-        title="Fed-FSNet with one thing changed",
-        columns=(
-            "variant",
-            "setting",
-            "Acc_global, late",
-            "Acc_local, late",
-            "Acc_global over Fed-FSNet's",
-            "Acc_global over FedAvg's",
-        ),
-        rows=tuple(made),
-        note=f"{OVER_SEEDS} {LATE} Differences are paired by seed.",
+def _ablations(measured: Federations) -> StudyTable:
+    columns = [f"{own.name}, late" for own in BOTH]
+    return _table(
+        "ablations",
+        "Fed-FSNet with one thing changed",
+        ("variant", *columns, "Acc_global over Fed-FSNet's", "Acc_global over FedAvg's"),
+        [
+            (scenario, method)
+            for scenario in measured.scenarios("ablation")
+            for method in ("fed-fsnet", *measured.methods(scenario, "ablation"))
+        ],
+        lambda pair: [
+            *_shown(measured, pair, BOTH),
+            *(_gain(measured, pair, other, GLOBAL) for other in ("fed-fsnet", "fedavg")),
+        ],
+        f"{OVER_SEEDS} {LATE} Differences are paired by seed.",
     )
 
 
-def _training(measured: Measured) -> StudyTable:
-    """How fast and how steadily the global model learns."""
-    shown = (SPEED, WOBBLE, JUMP)
-    return StudyTable(
-        name="training",
-        title="How fast and how steadily Acc_global rises",
-        columns=("strategy", "setting", *(quantity.name for quantity in shown)),
-        rows=tuple(
-            (WORDS[row], str(setting), *_shown(measured, setting, row, shown))
-            for setting, row in _pairs(measured)
-        ),
-        note="Standard deviation and change over the last 20 rounds, or the later half where that is less. "
-        f"{OVER_SEEDS}",
-    )
-
-
-def _costs(measured: Measured) -> StudyTable:
+def _costs(measured: Federations) -> StudyTable:
     """Bytes and seconds, also in units of FedAvg's."""
-    made = []
-    for setting, row in _pairs(measured):
-        cells: list[str] = []
+
+    def cells(pair: Pair) -> Iterator[str]:
         for quantity, unit in ((DOWN, 1000), (UP, 1000), (SECONDS, 1)):
-            own, base = (_mean(measured, setting, name, quantity) for name in (row, "fedavg"))
-            cells.append(DASH if own is None else f"{own / unit:,.1f}")
-            cells.append(f"{own / base:.2f}" if own is not None and base else DASH)
-        made.append((WORDS[row], str(setting), *cells))
-    return StudyTable(
-        name="costs",
-        title="What a round costs",
-        columns=(
-            "strategy",
-            "setting",
-            "kB to a device",
-            "of FedAvg's",
-            "kB from a device",
-            "of FedAvg's, from",
-            "core-seconds a round",
-            "of FedAvg's, seconds",
-        ),
-        rows=tuple(made),
-        note="Means over rounds and seeds; kB of plain numbers, without masks and headers. Core-seconds are "
-        "those of all devices and the server together, on a machine that did other things too.",
+            found = [measured.of(own, quantity) for own in (pair, (pair[0], "fedavg"))]
+            value, base = (None if own is None else own.value for own in found)
+            yield DASH if value is None else f"{value / unit:,.1f}"
+            yield f"{value / base:.2f}" if value is not None and base else DASH
+
+    kilobytes = ("kB to a client", "of FedAvg's", "kB from a client", "of FedAvg's, from")
+    return _table(
+        "costs",
+        "What a round costs",
+        ("strategy", *kilobytes, "core-seconds a round", "of FedAvg's, seconds"),
+        measured.pairs(),
+        cells,
+        "Means over rounds and seeds; kB of plain numbers, without masks and headers. Core-seconds are those "
+        "of all clients and the server together, on a machine that did other things too.",
     )
 
 
-def _leaks(measured: Measured) -> StudyTable:
-    """Strategies by attacks: no paper has it."""
-    made = [
-        (WORDS[row], str(setting), *_shown(measured, setting, row, LEAKS))
-        for setting in measured.settings("leaks")
-        for row in measured.rows(setting, "leaks")
-    ]
-    return StudyTable(
-        name="leaks",
-        title="What strategies give away",
-        columns=("strategy", "setting", *(quantity.name for quantity in LEAKS)),
-        rows=tuple(made),
-        note=f"A dash: devices report nothing, or the server sends no samples. {OVER_SEEDS} Blind guesses: "
-        "0.5 for an AUC and for the share of mimics; the long table has those of label overlaps and of PGD "
-        "(eps 0.1 on grey images, 0.02 in colour). Servers and clients look at the first two and the last "
-        "two rounds, outsider and owner at the final model.",
+def _quantities(
+    measured: Federations, name: str, title: str, kind: str, quantities: Sequence[Quantity], note: str
+) -> StudyTable:
+    """Some quantities of every method."""
+    columns = ("strategy", *(quantity.name for quantity in quantities))
+    return _table(
+        name, title, columns, measured.pairs(kind), lambda pair: _shown(measured, pair, quantities), note
     )
 
 
-def _pairs(measured: Measured, rows: Sequence[str] | None = None) -> list[tuple[Setting, str]]:
-    """The finished rows of every setting, or those of them that are asked for."""
-    return [
-        (setting, row)
-        for setting in measured.settings()
-        for row in measured.rows(setting)
-        if rows is None or row in rows
-    ]
+def _shown(measured: Federations, pair: Pair, quantities: Iterable[Quantity]) -> list[str]:
+    return [bracketed(measured.of(pair, quantity)) for quantity in quantities]
 
 
-def _named(table: Iterable[tuple[str, float]]) -> list[str]:
-    return list(dict.fromkeys(row for row, _ in table))
+def _gain(measured: Federations, pair: Pair, other: str, quantity: Quantity) -> str:
+    scenario, method = pair
+    gains = list(measured.apart(method, [(scenario, other)], quantity).values())
+    return bracketed(mean(gains), "+.3f") if gains and method != other else DASH
 
 
-def _shown(measured: Measured, setting: Setting, row: str, quantities: Iterable[Quantity]) -> list[str]:
-    return [bracketed(measured.over_seeds(setting, row, quantity)) for quantity in quantities]
-
-
-def _mean(measured: Measured, setting: Setting, row: str, quantity: Quantity) -> float | None:
-    found = measured.over_seeds(setting, row, quantity)
-    return None if found is None else found.value
-
-
-def _gain(measured: Measured, setting: Setting, row: str, other: str, quantity: Quantity) -> str:
-    gains = list(measured.apart(setting, row, other, quantity).values())
-    return bracketed(mean(gains), "+.3f") if gains and row != other else DASH
-
-
-def _closed(measured: Measured, setting: Setting, row: str) -> str:
-    """The share of the gap between the bounds that a row closes, from means over the seeds."""
+def _closed(measured: Federations, pair: Pair) -> str:
+    """The share of the gap between the bounds that a method closes, from means over the seeds."""
+    scenario, method = pair
     gain, gap = (
-        list(measured.apart(setting, own, "fedavg", GLOBAL).values()) for own in (row, "upper-bound")
+        measured.apart(own, [(scenario, "fedavg")], GLOBAL).values() for own in (method, "upper-bound")
     )
-    if not gain or not gap or row in ("fedavg", "upper-bound"):
+    if not gain or not gap or method in ("fedavg", "upper-bound"):
         return DASH
     return f"{statistics.fmean(gain) / statistics.fmean(gap):.0%}"
+
+
+def charts(measured: Federations) -> list[Chart]:
+    """Figure 2, accuracy against rounds, for every scenario; and what strategies gain and give away."""
+    made = [*_curves(measured), *_gains(measured), *_membership(measured)]
+    return [chart.model_copy(update={"note": seeds_note(measured)}) for chart in made]
+
+
+def _curves(measured: Federations) -> Iterator[Chart]:
+    """Accuracy by round: of the bounds and Fed-FSNet, as in the paper, of all its methods, and of others."""
+    for scenario in measured.scenarios():
+        finished = measured.methods(scenario)
+        papers = [method for method in PAPERS if method in finished]
+        bounds = [method for method in FIGURE_2 if method in papers]
+        others = ["fedavg", *(method for method in finished if method not in papers)]
+        figure = "Figure 2" if scenario.data == "mnist" else "As Figure 2"
+        for group, title, methods, enough in (
+            ("bounds", figure, bounds, len(bounds) > 1),
+            ("rivals", "Rows of Tables 1 and 2", papers, len(papers) > len(bounds)),
+            ("others", "Other strategies", others, len(others) > 1),
+        ):
+            if not enough:
+                continue
+            curves = {method: measured.curve((scenario, method)) for method in methods}
+            rounds = sorted({number for curve in curves.values() for number in curve})
+            series = [series_of(WORDS[own], [curves[own].get(number) for number in rounds]) for own in curves]
+            yield Chart(
+                name=f"rounds-{scenario.name}-{group}",
+                title=f"{title}: {scenario}",
+                kind="curves",
+                x="round",
+                y="Acc_global",
+                categories=tuple(map(str, rounds)),
+                series=tuple(series),
+            )
+
+
+def _gains(measured: Federations) -> Iterator[Chart]:
+    """Late accuracies over FedAvg's, paired by seed."""
+    for scenario in measured.scenarios():
+        finished = measured.methods(scenario)
+        methods = [method for method in finished if method not in ("fedavg", "upper-bound")]
+        if len(methods) < 2 or "fedavg" not in finished:
+            continue
+        series = []
+        for quantity in BOTH:
+            gains = [measured.apart(own, [(scenario, "fedavg")], quantity).values() for own in methods]
+            series.append(series_of(quantity.name, [mean(list(own)) if own else None for own in gains]))
+        yield Chart(
+            name=f"gains-{scenario.name}",
+            title=f"Late accuracy over FedAvg's: {scenario}",
+            kind="bars",
+            y="difference",
+            categories=tuple(WORDS[method] for method in methods),
+            series=tuple(series),
+        )
+
+
+def _membership(measured: Federations) -> Iterator[Chart]:
+    """How well an outsider tells members, by strategy and scenario."""
+    methods = list(dict.fromkeys(method for _, method in measured.pairs("leaks")))
+    series = [
+        series_of(
+            f"{own.data}, {own.model}",
+            [measured.of((own, method), MEMBERSHIP) for method in methods],
+        )
+        for own in measured.scenarios("leaks")
+    ]
+    if series:
+        yield Chart(
+            name="membership",
+            title="Membership AUC of loss-threshold on the final model",
+            kind="bars",
+            y="AUC",
+            categories=tuple(WORDS[method] for method in methods),
+            chance=0.5,
+            series=tuple(series),
+        )

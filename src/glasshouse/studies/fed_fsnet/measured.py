@@ -1,38 +1,63 @@
-"""What the finished cells hold, by setting and row: over seeds, and in pairs of rows that share a seed."""
+"""What the finished cells hold, by scenario and method: over seeds, and in pairs that share a seed."""
 
 import dataclasses
 import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
+from glasshouse.exhibits import TrainingPoint
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import Estimate, mean
-from glasshouse.studies import measured
-from glasshouse.studies.fed_fsnet.cells import CURVE
+from glasshouse.studies.address import Address
+from glasshouse.studies.collapsed import collapsed
+from glasshouse.studies.measured import Measured
 from glasshouse.verdicts.claims import Unit
+
+SCENARIO = "{data}/{model}/f-{fraction}"
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A data set, a network and the fraction of devices a round, as the cells' names have it, and rounds."""
+class FederationAddress(Address):
+    """A federation in the tables (`table` or `ablation`), or the attacks on it (`leaks`)."""
+
+    pattern: ClassVar[str] = f"{{kind}}/{SCENARIO}/{{method}}"
+    kind: str
+    data: str
+    model: str
+    fraction: float
+    method: str
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A data set, a network and the fraction of clients a round, for so many rounds."""
 
     data: str
     model: str
-    fraction: str
+    fraction: float
     rounds: int
 
     def __str__(self) -> str:
         return f"{self.data}, {self.model}, f = {self.fraction}, {self.rounds} rounds"
 
     @property
-    def head(self) -> str:
-        """What the names of its cells have in common."""
-        return f"{self.data}/{self.model}/f-{self.fraction}"
+    def name(self) -> str:
+        """The part that the names of its cells share."""
+        return SCENARIO.format(**vars(self))
+
+    def cell(self, kind: str, method: str) -> str:
+        """The name of a method's cell of a kind."""
+        return str(FederationAddress(kind, self.data, self.model, self.fraction, method))
 
     def unit(self, seed: int) -> Unit:
-        """Where a value of this setting belongs in a verdict."""
+        """Where a value of this scenario belongs in a verdict."""
         return self.data, self.model, seed
+
+
+Pair = tuple[Scenario, str]
+"""A scenario and a method in it."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +76,20 @@ class Quantity:
 
     @property
     def label(self) -> str | None:
-        """The attack and its adversary, as `Measured` keeps them apart."""
+        """The attack and its adversary, as `Federations` keeps them apart."""
         return f"{self.attack}/{self.adversary}" if self.attack else None
 
 
 GLOBAL = Quantity("Acc_global", "late-accuracy")
 LOCAL = Quantity("Acc_local", "late-local-accuracy")
+BOTH = (GLOBAL, LOCAL)
 LAST = {GLOBAL: Quantity("Acc_global", "test-accuracy"), LOCAL: Quantity("Acc_local", "local-accuracy")}
 """The same after the last round alone."""
 SPEED = Quantity("mean over all rounds", "mean-accuracy")
 WOBBLE = Quantity("standard deviation", "wobble")
 JUMP = Quantity("mean change from round to round", "jump")
-DOWN = Quantity("to a device", "bytes-down", most=math.inf)
-UP = Quantity("from a device", "bytes-up", most=math.inf)
+DOWN = Quantity("to a client", "bytes-down", most=math.inf)
+UP = Quantity("from a client", "bytes-up", most=math.inf)
 SECONDS = Quantity("core-seconds a round", "seconds-per-round", most=math.inf)
 
 MEMBERSHIP = Quantity("membership AUC (outsider)", "auc", "loss-threshold", "outsider")
@@ -80,96 +106,92 @@ ROBUST = Quantity("PGD accuracy (owner)", "robust-accuracy", "pgd", "owner")
 LEAKS = (MEMBERSHIP, LABELS, SUMMED, REPORTED, MIMICKED, NEAREST, ROBUST)
 
 
-class Measured(measured.Measured):
-    """Looks findings up by setting, row and seed; attacks go by their names, without options."""
+class Federations(Measured):
+    """Looks findings up by scenario, method and seed; attacks go by their names, without options."""
 
-    def __init__(self, findings: Iterable[Finding]) -> None:
-        rows = [
-            dataclasses.replace(row, attack=f"{row.attack.partition('(')[0]}/{row.adversary}")
-            if row.attack
-            else row
-            for row in findings
-        ]
+    def __init__(self, findings: Iterable[Finding], training: Iterable[TrainingPoint] = ()) -> None:
+        rows = [_labelled(row) for row in findings]
         super().__init__(rows)
-        self.federations = len({(row.cell, row.seed) for row in rows if row.metric == "test-accuracy"})
-        self.unlearned = sorted({(row.cell, row.seed or 0) for row in rows if _unlearned(row)})
-        self._rounds: dict[str, int] = {}
-        for row in rows:
-            if row.metric.startswith(CURVE):
-                head = _head(row.cell)
-                self._rounds[head] = max(self._rounds.get(head, 0), int(row.metric.removeprefix(CURVE)))
+        self.count = len({(row.cell, row.seed) for row in rows if row.metric == "test-accuracy"})
+        self.collapsed = collapsed(rows)
+        self._addresses = FederationAddress.matching(self.cells)
         self._chances = {
             (row.cell, row.attack, row.metric, row.seed): row.chance for row in rows if row.chance is not None
         }
+        self._rounds: dict[tuple[str, str, float], int] = {}
+        for row in rows:
+            own = FederationAddress.parse(row.cell)
+            if own and row.metric == SPEED.metric and row.n:
+                key = own.data, own.model, own.fraction
+                self._rounds[key] = max(self._rounds.get(key, 0), row.n)
+        self._curves: dict[str, dict[int, list[float]]] = {}
+        for point in training:
+            if point.cell is not None and point.acc_global is not None:
+                curve = self._curves.setdefault(point.cell, {})
+                curve.setdefault(point.round, []).append(point.acc_global)
 
-    def settings(self, kind: str = "table") -> list[Setting]:
-        """The settings that have finished cells of a kind, in order."""
-        heads = dict.fromkeys(_head(cell) for cell in self.cells if cell.startswith(f"{kind}/"))
-        made = []
-        for head in heads:
-            data, model, fraction = head.split("/")
-            made.append(Setting(data, model, fraction.removeprefix("f-"), self._rounds.get(head, 0)))
+    def scenarios(self, kind: str = "table") -> list[Scenario]:
+        """The scenarios that have finished cells of a kind, in order."""
+        keys = [(own.data, own.model, own.fraction) for own in self._addresses if own.kind == kind]
+        return [Scenario(*key, self._rounds.get(key, 0)) for key in dict.fromkeys(keys)]
+
+    def methods(self, scenario: Scenario, kind: str = "table") -> list[str]:
+        """The finished methods of a scenario, in order."""
+        return [own.method for own in self._addresses if str(own) == scenario.cell(kind, own.method)]
+
+    def pairs(self, kind: str = "table") -> list[Pair]:
+        """The finished methods of every scenario."""
+        return [(own, method) for own in self.scenarios(kind) for method in self.methods(own, kind)]
+
+    def at(self, pair: Pair, quantity: Quantity) -> dict[int, float]:
+        """The quantity of a method at each seed."""
+        return self.by_seed(*self._key(pair, quantity))
+
+    def of(self, pair: Pair, quantity: Quantity) -> Estimate | None:
+        """The quantity of a method over its seeds."""
+        return self.over_seeds(*self._key(pair, quantity), bounds=(0.0, quantity.most))
+
+    def apart(self, method: str, others: Iterable[Pair], quantity: Quantity) -> dict[Unit, float]:
+        """By how much a method is above the one of each pair, at each seed that both have."""
+        made: dict[Unit, float] = {}
+        for scenario, other in others:
+            mine, yours = (self.at((scenario, own), quantity) for own in (method, other))
+            made |= {scenario.unit(seed): mine[seed] - yours[seed] for seed in mine if seed in yours}
         return made
 
-    def rows(self, setting: Setting, kind: str = "table") -> list[str]:
-        """The finished rows of a setting, in order."""
-        return self.under(f"{kind}/{setting.head}")
+    def over_chance(self, pairs: Iterable[Pair], quantity: Quantity) -> dict[Unit, float]:
+        """By how much a quantity is above a blind guess for each pair, at each seed."""
+        made = {}
+        for scenario, method in pairs:
+            key = self._key((scenario, method), quantity)
+            for seed, value in self.by_seed(*key).items():
+                if (*key, seed) in self._chances:
+                    made[scenario.unit(seed)] = value - self._chances[*key, seed]
+        return made
 
-    def at(self, setting: Setting, row: str, quantity: Quantity) -> dict[int, float]:
-        """The quantity of a row at each seed."""
-        return self.by_seed(self._cell(setting, row, quantity), quantity.label, quantity.metric)
+    def best(self, scenario: Scenario, methods: Iterable[str], quantity: Quantity) -> list[str]:
+        """Those of `methods` that have the quantity, the highest mean over the seeds first."""
+        values = {method: self.at((scenario, method), quantity).values() for method in methods}
+        means = {method: statistics.fmean(own) for method, own in values.items() if own}
+        return sorted(means, key=lambda method: -means[method])
 
-    def over_seeds(self, setting: Setting, row: str, quantity: Quantity) -> Estimate | None:
-        """The quantity of a row over its seeds."""
-        values = list(self.at(setting, row, quantity).values())
-        if len(values) > 1:
-            return mean(values, bounds=(0.0, quantity.most))
-        return self.estimate(*self._key(setting, row, quantity))
-
-    def apart(self, setting: Setting, row: str, other: str, quantity: Quantity) -> dict[Unit, float]:
-        """By how much a row is above another, at each seed that both have."""
-        mine, yours = self.at(setting, row, quantity), self.at(setting, other, quantity)
-        return {setting.unit(seed): mine[seed] - yours[seed] for seed in mine if seed in yours}
-
-    def over_chance(self, setting: Setting, row: str, quantity: Quantity) -> dict[Unit, float]:
-        """By how much a quantity is above a blind guess, at each seed."""
-        key = self._key(setting, row, quantity)
-        return {
-            setting.unit(seed): value - self._chances[*key, seed]
-            for seed, value in self.at(setting, row, quantity).items()
-            if (*key, seed) in self._chances
-        }
-
-    def best(self, setting: Setting, rows: Iterable[str], quantity: Quantity) -> list[str]:
-        """Those of `rows` that have the quantity, the highest mean over the seeds first."""
-        found = {row: self.at(setting, row, quantity) for row in rows}
-        known = {row: statistics.fmean(own.values()) for row, own in found.items() if own}
-        return sorted(known, key=lambda row: -known[row])
-
-    def curve(self, setting: Setting, row: str) -> dict[int, Estimate]:
+    def curve(self, pair: Pair) -> dict[int, Estimate]:
         """The accuracy of the global model over the seeds, by round, counted from 1."""
-        points = {number: Quantity("", f"{CURVE}{number}") for number in range(1, setting.rounds + 1)}
-        found = {number: self.over_seeds(setting, row, point) for number, point in points.items()}
-        return {number: own for number, own in found.items() if own is not None}
+        scenario, method = pair
+        points = self._curves.get(scenario.cell("table", method), {})
+        return {number: mean(values, bounds=(0.0, 1.0)) for number, values in points.items()}
 
-    def _key(self, setting: Setting, row: str, quantity: Quantity) -> tuple[str, str | None, str]:
-        return self._cell(setting, row, quantity), quantity.label, quantity.metric
-
-    def _cell(self, setting: Setting, row: str, quantity: Quantity) -> str:
-        """The cell that a quantity of a row lies in; a row is in the table or among the ablations."""
-        if quantity.attack:
-            return f"leaks/{setting.head}/{row}"
-        cell = f"table/{setting.head}/{row}"
-        return cell if cell in self.cells else f"ablation/{setting.head}/{row}"
+    def _key(self, pair: Pair, quantity: Quantity) -> tuple[str, str | None, str]:
+        """Where a quantity lies; a method is in the table or among the ablations."""
+        scenario, method = pair
+        kinds = ("leaks",) if quantity.attack else ("table", "ablation")
+        cells = [scenario.cell(kind, method) for kind in kinds]
+        cell = next((cell for cell in cells if cell in self.cells), cells[-1])
+        return cell, quantity.label, quantity.metric
 
 
-def _head(cell: str) -> str:
-    """What the names of a setting's cells have in common."""
-    return "/".join(cell.split("/")[1:4])
-
-
-def _unlearned(row: Finding) -> bool:
-    """Whether a model is no better than always saying the most frequent class, or its training diverged."""
-    if row.metric != "test-accuracy":
-        return False
-    return row.value is None or (row.low is not None and row.chance is not None and row.low <= row.chance)
+def _labelled(row: Finding) -> Finding:
+    """The finding with the name of its attack and its adversary as its attack."""
+    if row.attack is None:
+        return row
+    return dataclasses.replace(row, attack=f"{row.attack.partition('(')[0]}/{row.adversary}")

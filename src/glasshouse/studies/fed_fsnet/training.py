@@ -1,116 +1,188 @@
-"""From a row to a trained federation: all that share a seed share images, first weights and chances."""
+"""From a method to a trained federation: all that share a seed share images, first weights and chances."""
 
 import time
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
-from glasshouse.auditing.grants import Grantor
+from glasshouse.auditing.case import Case, protocol_of
 from glasshouse.data.images import Images
 from glasshouse.data.partitions import partition
 from glasshouse.data.sources import load
 from glasshouse.data.split import Split
-from glasshouse.data.stratify import stratified
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import History, Record
 from glasshouse.federation.strategies import STRATEGIES
-from glasshouse.learning.layout import read_vector
+from glasshouse.findings import Subject
+from glasshouse.learning.layout import read_vector, write_vector
+from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng
-from glasshouse.models.loading import load_model
+from glasshouse.models.loading import seeded_model
 from glasshouse.store import read_json, write_json
-from glasshouse.studies.fed_fsnet.rows import Row
-from glasshouse.studies.fed_fsnet.scales import Sizes, Task
+from glasshouse.studies.fed_fsnet.measured import FederationAddress
 from glasshouse.studies.study import Workplace
+
+Options = tuple[tuple[str, Any], ...]
+"""Of a strategy: names and values."""
 
 ENDS = 2
 """So many of the first rounds, and of the last, are kept as the server saw them."""
 
 
+@dataclass(frozen=True)
+class Method:
+    """A strategy with its options, on clients that hold what `partition` says."""
+
+    name: str
+    strategy: str
+    options: Options = ()
+    partition: str = "shards(per_client=2)"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A data set and a network, the fraction of clients a round, the methods compared, and how they train.
+
+    `ablations` are changes of Fed-FSNet, `options` those in which a strategy differs from its defaults.
+    `held_out` training images are the server's, and what an adversary may know. Membership is asked of
+    `nonmembers` and of as many images of clients that took part; `attacked` test images are moved.
+    """
+
+    data: str
+    model: str
+    fraction: float
+    rounds: int
+    methods: tuple[Method, ...]
+    ablations: tuple[Method, ...] = ()
+    epochs: int = 10
+    batch: int = 60
+    lr: float = 0.01
+    options: tuple[tuple[str, Options], ...] = ()
+    clients: int = 100
+    held_out: int = 2000
+    nonmembers: int = 2000
+    test: int = 8000
+    local_test: int = 500
+    attacked: int = 300
+
+    @property
+    def recipe(self) -> Recipe:
+        """How clients train."""
+        return Recipe(epochs=self.epochs, batch_size=self.batch, lr=self.lr)
+
+    def strategy(self, method: Method) -> str:
+        """The strategy of a method as users type it; the method's options override those of the scale."""
+        options = dict(dict(self.options).get(method.strategy, ())) | dict(method.options)
+        written = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        return f"{method.strategy}({written})" if written else method.strategy
+
+    def subject(self, method: Method) -> Subject:
+        """What all findings of a method share."""
+        division = method.partition.partition("(")[0]
+        return Subject(
+            source="",
+            defence=None,
+            strategy=self.strategy(method),
+            data=self.data,
+            model=self.model,
+            note=f"{self.clients} clients ({division}), {self.fraction:g} of them a round, "
+            f"{self.rounds} rounds of {self.epochs} epochs",
+        )
+
+    def address(self, kind: str, method: Method) -> FederationAddress:
+        """Where a method's cell of a kind is."""
+        return FederationAddress(kind, self.data, self.model, self.fraction, method.name)
+
+
 @dataclass(frozen=True, eq=False)
-class Parts:
-    """Who holds what of one data set and seed, before devices get their images: positions in `pool`."""
+class TrainedFederation:
+    """A finished federation as a case, and core-seconds a round, null where nobody looked at the clock."""
 
-    pool: Images
-    members: np.ndarray
-    nonmembers: np.ndarray
-    held_out: np.ndarray
-    test: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A finished federation, and core-seconds a round, null where nobody looked at the clock."""
-
+    case: Case
     split: Split
     history: History
-    grantor: Grantor
     seconds: float | None
+
+    @property
+    def acc_global(self) -> list[float]:
+        """The accuracy of the global model after each round."""
+        return [row.acc_global for row in self.history.rounds if row.acc_global is not None]
+
+    @property
+    def acc_local(self) -> list[float]:
+        """The mean accuracy of the models that the participants trained, for each round."""
+        return [row.acc_local for row in self.history.rounds if row.acc_local is not None]
 
 
 @lru_cache(maxsize=1)
-def parts(data: str, sizes: Sizes, seed: int) -> Parts:
-    """The images of one data set and seed; without official test images all parts are drawn from one pool."""
-    whole = load(data)
-    y = whole.train.y.numpy()
-    rng = numpy_rng(seed, "fed-fsnet", data)
-    if whole.test is None:
-        held_out, nonmembers, test = stratified(y, [sizes.held_out, sizes.nonmembers, sizes.test], rng)
-        taken = np.concatenate([held_out, nonmembers, test])
-    else:
-        (held_out,) = stratified(y, [sizes.held_out], rng)
-        official = stratified(whole.test.y.numpy(), [sizes.nonmembers, sizes.test], rng)
-        nonmembers, test = (len(y) + positions for positions in official)
-        taken = held_out
-    return Parts(whole.pool, np.setdiff1d(np.arange(len(y)), taken), nonmembers, held_out, test)
+def undivided(benchmark: Benchmark, seed: int) -> Split:
+    """The images of one data set and seed, with all members in one hand."""
+    whole = load(benchmark.data)
+    rng = numpy_rng(seed, "fed-fsnet", benchmark.data)
+    test_sizes = [benchmark.nonmembers, benchmark.test]
+    held_out, nonmembers, test = whole.draw([benchmark.held_out], test_sizes, rng)
+    taken = np.concatenate([held_out, nonmembers, test])
+    members = np.setdiff1d(np.arange(len(whole.train)), taken)
+    return Split(whole.pool, (members,), nonmembers, held_out, test)
 
 
-def divided(task: Task, row: Row, seed: int) -> Split:
-    """The members among the devices, as the row's partition says."""
-    own = parts(task.data, task.sizes, seed)
-    y = own.pool.y.numpy()[own.members]
-    hands = partition(row.partition, y, task.sizes.devices, derive(seed, "partition"))
-    clients = tuple(own.members[positions] for positions in hands)
-    return Split(own.pool, clients, own.nonmembers, own.held_out, own.test)
+def divided(benchmark: Benchmark, method: Method, seed: int) -> Split:
+    """The same with the members among the clients, as the method's partition says."""
+    split = undivided(benchmark, seed)
+    (members,) = split.clients
+    y = split.pool.y.numpy()[members]
+    shares = partition(method.partition, y, benchmark.clients, derive(seed, "partition"))
+    return replace(split, clients=tuple(members[positions] for positions in shares))
 
 
-def started(name: str, images: Images, seed: int) -> nn.Module:
-    """The network with its first weights."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, "weights"))
-        return load_model(name, images.shape, images.classes)
+def first_model(benchmark: Benchmark, images: Images, seed: int) -> nn.Module:
+    """The network with the first weights that all methods share."""
+    return seeded_model(benchmark.model, images.shape, images.classes, derive(seed, "weights"))
 
 
-def train(task: Task, fraction: float, row: Row, place: Workplace, *, watched: bool) -> Trained:
-    """The federation of a row, kept where all cells find it: what was trained is not trained again.
+def train(benchmark: Benchmark, method: Method, place: Workplace, *, watched: bool) -> TrainedFederation:
+    """The federation of a method, kept where all cells find it: what was trained is not trained again.
 
     Where it is `watched`, the server's view of the first and the last rounds is kept for the attacks.
     """
-    held = divided(task, row, place.seed)
-    model = started(task.model, held.pool, place.seed)
+    split = divided(benchmark, method, place.seed)
+    model = first_model(benchmark, split.pool, place.seed)
     federation = Federation(
         model,
-        held,
-        task.recipe,
+        split,
+        benchmark.recipe,
         engine=place.engine,
-        strategy=STRATEGIES.make(task.spec(row)),
-        local_test=task.sizes.local_test,
+        strategy=STRATEGIES.make(benchmark.strategy(method)),
+        local_test=benchmark.local_test,
         seed=derive(place.seed, "federation"),
     )
-    kept = place.shared / "federations" / task.head(fraction) / row.name / f"seed-{place.seed:04d}"
-    observe = _ends(task.rounds) if watched else ()
-    plan = Plan(rounds=task.rounds, fraction=fraction, observe=observe)
-    record = Record(kept)
-    known = record.load()
-    began, before = time.process_time(), len(known.rounds) if known else 0
-    history = federation.run(read_vector(model), plan, record=record, progress=place.progress, label=row.name)
-    trained = len(history.rounds) - before
-    seconds = _clocked(kept / "seconds.json", time.process_time() - began, trained)
-    seen = [record.observed(number) for number in observe]
-    return Trained(held, history, Grantor(model, federation, history, seen), seconds)
+    folder = place.shared / str(benchmark.address("federations", method)) / f"seed-{place.seed:04d}"
+    observe = _ends(benchmark.rounds) if watched else ()
+    plan = Plan(rounds=benchmark.rounds, fraction=benchmark.fraction, observe=observe)
+    record = Record(folder)
+    before = record.load()
+    began = time.process_time()
+    history = federation.run(
+        read_vector(model), plan, record=record, progress=place.progress, label=method.name
+    )
+    trained = len(history.rounds) - (len(before.rounds) if before else 0)
+    seconds = _clocked(folder / "seconds.json", time.process_time() - began, trained)
+    final = deepcopy(model)
+    write_vector(final, history.vector)
+    case = Case(
+        subject=benchmark.subject(method),
+        protocol=protocol_of(federation, model),
+        model=final.eval(),
+        rounds=tuple(record.observed(number) for number in observe),
+        sizes=tuple(federation.sizes),
+        auxiliary=split.images("auxiliary"),
+    )
+    return TrainedFederation(case, split, history, seconds)
 
 
 def _clocked(file: Path, seconds: float, rounds: int) -> float | None:
@@ -119,8 +191,8 @@ def _clocked(file: Path, seconds: float, rounds: int) -> float | None:
         write_json(file, seconds / rounds)
     elif not file.exists():
         return None
-    own: float = read_json(file)
-    return own
+    per_round: float = read_json(file)
+    return per_round
 
 
 def _ends(rounds: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The study `batch-robustness`: its settings, its images, its verdicts on made-up findings, and its cells."""
+"""The study `batch-robustness`: its schedules, images and cells, and its verdicts on made-up findings."""
 
 import dataclasses
 import itertools
@@ -11,24 +11,43 @@ from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import read_vector
 from glasshouse.progress import Progress
-from glasshouse.studies.batch_robustness.cells import EPS, attack_name
+from glasshouse.studies.batch_robustness import cells
+from glasshouse.studies.batch_robustness.cells import attack_name, central_cell, training_time
 from glasshouse.studies.batch_robustness.claims import verdicts
-from glasshouse.studies.batch_robustness.explaining import Points
-from glasshouse.studies.batch_robustness.figures import charts
-from glasshouse.studies.batch_robustness.layout import tables
-from glasshouse.studies.batch_robustness.measured import TOP, WEAK_PGD, Line, Measured
-from glasshouse.studies.batch_robustness.scales import FEDERATED, ROWS, Sizes
-from glasshouse.studies.batch_robustness.settings import BENCHMARK, FIXED, SCALED, training_time
-from glasshouse.studies.batch_robustness.study import BatchRobustnessStudy
-from glasshouse.studies.batch_robustness.training import materials, started, train_central, train_federated
+from glasshouse.studies.batch_robustness.grid import DIGITS, BatchRobustnessStudy
+from glasshouse.studies.batch_robustness.layout import charts, tables
+from glasshouse.studies.batch_robustness.measured import (
+    TOP,
+    WEAK_PGD,
+    CentralAddress,
+    FederatedAddress,
+    Line,
+    Models,
+    Points,
+)
+from glasshouse.studies.batch_robustness.printed import BENCHMARK, EPS, FIXED, SCALED
+from glasshouse.studies.batch_robustness.training import (
+    first_model,
+    materials,
+    train_central,
+    train_federated,
+)
 from glasshouse.studies.study import Workplace
 from glasshouse.verdicts.claims import judge_flat
 
 BATCHES = (32, 64, 128, 256)
-TINY = Sizes(train=64, epochs=2, test=100, attacked=20, curved=32, probed=5)
+TINY = dataclasses.replace(
+    DIGITS, model="lenet", train=64, epochs=2, test=100, attacked=20, curved=32, probed=5
+)
 
 
-def test_settings_are_the_papers():
+@pytest.fixture
+def place(tmp_path):
+    with Engine(1) as engine, Progress(quiet=True) as progress:
+        yield Workplace(engine, 0, tmp_path / "own", tmp_path / "shared", progress)
+
+
+def test_schedules_are_the_papers():
     assert FIXED.lr(32) == FIXED.lr(1024) == 0.01
     assert [SCALED.lr(batch) for batch in (32, 64, 1024)] == pytest.approx([0.005, 0.01, 0.16])
     recipe = BENCHMARK.recipe(64, 100, "float32")
@@ -39,18 +58,25 @@ def test_settings_are_the_papers():
 def test_every_figure_of_the_paper_has_its_cells_at_paper_scale():
     names = {cell.name for cell in BatchRobustnessStudy().cells("paper")}
     for data, models in (("mnist", ("m1", "stdcnn")), ("cifar10", ("c1", "resnet18"))):
-        for model, setting, batch in itertools.product(
+        for model, schedule, batch in itertools.product(
             models,
             ("lr", "lr-m0.2", "lr-m0.5", "lr-m0.9", "lr-bs", "lr-bs-m0.9", "benchmark"),
             (16, 8192),
         ):
-            assert f"grid/{data}/{model}/{setting}/{batch}" in names
-    for model, setting in itertools.product(("m1", "stdcnn"), ("lr", "lr-bs", "benchmark")):
-        assert f"grid/fashion-mnist/{model}/{setting}/64" in names
+            assert f"grid/{data}/{model}/{schedule}/{batch}" in names
+    for model, schedule in itertools.product(("m1", "stdcnn"), ("lr", "lr-bs", "benchmark")):
+        assert f"grid/fashion-mnist/{model}/{schedule}/64" in names
+
+
+def test_the_names_of_cells_are_read_by_the_objects_that_write_them():
+    for cell in BatchRobustnessStudy().cells("paper"):
+        central, federated = CentralAddress.parse(cell.name), FederatedAddress.parse(cell.name)
+        assert (central is None) != (federated is None)
+        assert str(central or federated) == cell.name
 
 
 def test_the_images_of_the_hessian_are_the_same_for_all_seeds_and_no_test_image_is_trained_on():
-    first, second = (materials("digits", TINY, seed) for seed in (0, 1))
+    first, second = (materials(TINY, seed) for seed in (0, 1))
     assert torch.equal(first.curved.x, second.curved.x)
     assert torch.equal(first.test.x, second.test.x)
     assert not torch.equal(first.train.x, second.train.x)
@@ -62,35 +88,29 @@ def test_the_images_of_the_hessian_are_the_same_for_all_seeds_and_no_test_image_
 
 
 def test_models_that_share_a_seed_start_from_the_same_weights():
-    images = materials("digits", TINY, 0).train
-    same, again, other = (read_vector(started("stdcnn", images, seed)) for seed in (0, 0, 1))
+    images = materials(TINY, 0).train
+    same, again, other = (read_vector(first_model(DIGITS, images, seed)) for seed in (0, 0, 1))
     assert torch.equal(same, again)
     assert not torch.equal(same, other)
 
 
 def test_one_client_with_all_data_in_one_batch_trains_like_the_central_model():
-    row = dataclasses.replace(ROWS["smoke"][0], model="lenet", sizes=TINY)
-    union = dataclasses.replace(FEDERATED["smoke"], model="lenet", sizes=TINY, batch=TINY.train)
-    central = train_central(row, FIXED, TINY.train, 0).model
+    central = train_central(TINY, FIXED, TINY.train, 0).model
     with Engine(1) as engine:
-        federated = train_federated(union, FIXED, "iid", 1, engine, 0).model
+        federated = train_federated(TINY, FIXED, "iid", 1, TINY.train, engine, 0).model
     assert torch.allclose(read_vector(central), read_vector(federated), atol=1e-6)
 
 
 def test_clients_with_one_step_a_round_train_like_the_effective_batch():
-    row = dataclasses.replace(ROWS["smoke"][0], model="lenet", sizes=TINY)
-    union = dataclasses.replace(FEDERATED["smoke"], model="lenet", sizes=TINY, batch=16)
-    central = train_central(row, SCALED, 64, 0).model
+    central = train_central(TINY, SCALED, 64, 0).model
     with Engine(1) as engine:
-        federated = train_federated(union, SCALED, "iid", 4, engine, 0).model
+        federated = train_federated(TINY, SCALED, "iid", 4, 16, engine, 0).model
     assert torch.allclose(read_vector(central), read_vector(federated), atol=1e-5)
 
 
-def test_a_cell_measures_accuracy_robustness_and_curvature(tmp_path):
-    cells = {cell.name: cell for cell in BatchRobustnessStudy().cells("smoke")}
-    with Engine(1) as engine, Progress(quiet=True) as progress:
-        place = Workplace(engine, 0, tmp_path / "own", tmp_path / "shared", progress)
-        found = cells["grid/digits/stdcnn/lr-m0.9/256"].run(place)
+def test_a_cell_measures_accuracy_robustness_and_curvature(place):
+    grid = {cell.name: cell for cell in BatchRobustnessStudy().cells("smoke")}
+    found = grid["grid/digits/stdcnn/lr-m0.9/256"].run(place)
     named = {(row.attack, row.metric): row for row in found}
     assert all(row.n for row in found)
     clean = named[None, "test-accuracy"].value
@@ -98,39 +118,45 @@ def test_a_cell_measures_accuracy_robustness_and_curvature(tmp_path):
         weak, strong = (named[attack_name(attack, eps), "robust-accuracy"] for eps in EPS[1])
         assert strong.value <= weak.value
         assert weak.chance is not None
+        assert weak.assumes == ("the 200 records in question, with their labels",)
     assert 0 <= clean <= 1
     assert named[None, "eigenvalue-residual"].value <= 3e-3
     assert named[None, "hessian-products"].value >= 1
     assert named[None, "top-eigenvalue"].low < named[None, "top-eigenvalue"].value
 
 
-def test_settings_that_come_to_the_same_training_share_one_model(tmp_path, monkeypatch):
-    from glasshouse.studies.batch_robustness import cells
-
+def test_schedules_that_come_to_the_same_training_share_one_model(place, monkeypatch):
     trained = []
-    train = cells.train_central
-    monkeypatch.setattr(cells, "train_central", lambda *given: trained.append(given[1].name) or train(*given))
-    row = dataclasses.replace(ROWS["smoke"][0], model="lenet", sizes=TINY)
-    with Engine(1) as engine, Progress(quiet=True) as progress:
-        place = Workplace(engine, 0, tmp_path / "own", tmp_path / "shared", progress)
-        found = [cells.central_cell(row, setting, 64, place) for setting in (FIXED, SCALED, BENCHMARK)]
+
+    def counted(learner, schedule, *rest):
+        trained.append(schedule.name)
+        return train_central(learner, schedule, *rest)
+
+    monkeypatch.setattr(cells, "train_central", counted)
+    found = [central_cell(TINY, schedule, 64, place) for schedule in (FIXED, SCALED, BENCHMARK)]
     assert trained == ["lr", "benchmark"]
     assert found[0] == found[1] != found[2]
 
 
-def test_a_training_that_diverges_says_so(tmp_path, monkeypatch):
-    from glasshouse.studies.batch_robustness import cells
+def test_what_was_done_beyond_a_schedule_is_a_note_and_no_grant(place):
+    coarse = dataclasses.replace(TINY, precision="bfloat16")
+    for row in central_cell(coarse, FIXED, 64, place):
+        assert row.note == "trained with bfloat16 passes"
+        assert "bfloat16" not in " ".join(row.assumes)
 
-    monkeypatch.setattr(
-        cells,
-        "train_central",
-        lambda row, setting, batch, seed: cells.Trained(_broken(row.model, seed)),
-    )
-    with Engine(1) as engine, Progress(quiet=True) as progress:
-        place = Workplace(engine, 0, tmp_path / "own", tmp_path / "shared", progress)
-        row, *_ = cells.central_cell(ROWS["smoke"][0], FIXED, 16, place)
+
+def test_a_training_that_diverges_says_so(place, monkeypatch):
+    def broken(*given):
+        case = train_central(*given)
+        with torch.no_grad():
+            next(case.model.parameters()).fill_(np.nan)
+        return case
+
+    monkeypatch.setattr(cells, "train_central", broken)
+    row, *_ = central_cell(TINY, FIXED, 16, place)
     assert row.value is None
-    assert "diverged" in row.assumes[-1]
+    assert "diverged" in row.reason
+    assert row.assumes == ()
 
 
 def test_flat_lines_are_called_flat_and_steep_ones_are_not():
@@ -185,7 +211,7 @@ def test_federations_are_compared_with_both_central_models():
         worse = 0.2 if division == "shards" else 0.0
         cell = f"federated/fashion-mnist/stdcnn/lr/{division}/4x32"
         rows += _model(cell, "fashion-mnist", "stdcnn", seed, 0.6 - worse + 0.001 * seed, 4.0)
-    found = {own.claim: own for own in verdicts(Measured(rows))}
+    found = {own.claim: own for own in verdicts(Models(rows))}
     words = "a central model with all clients' batches as one"
     assert found[f"5. FedAvg (shards) has a higher PGD accuracy than {words}"].verdict.startswith("refuted")
     local = found["5. FedAvg (iid) has a higher PGD accuracy than a central model with a client's batch"]
@@ -193,7 +219,7 @@ def test_federations_are_compared_with_both_central_models():
 
 
 def test_lines_know_slopes_and_correlations_and_the_page_draws_them():
-    measured = Measured(_findings({"lr": (-0.04, 0.5), "lr-bs": (0.0, 0.0), "benchmark": (0.01, 0.1)}))
+    measured = Models(_findings({"lr": (-0.04, 0.5), "lr-bs": (0.0, 0.0), "benchmark": (0.01, 0.1)}))
     line = Line("grid", "mnist", "m1", "lr")
     assert measured.batches(line) == list(BATCHES)
     assert list(measured.slopes(line, TOP).values()) == pytest.approx([0.5] * 3)
@@ -214,9 +240,9 @@ def test_models_that_learned_nothing_are_named_and_left_out():
         next(row for row in rows if row.cell == cell and row.metric == "test-accuracy"), low=0.09, chance=0.1
     )
     rows = [dead if (row.cell, row.metric, row.seed) == (cell, "test-accuracy", 0) else row for row in rows]
-    measured = Measured(rows)
+    measured = Models(rows)
     assert measured.collapsed == [(cell, 0)]
-    assert sorted(measured.at(Line("grid", "mnist", "m1", "lr"), 256, TOP)) == [1, 2]
+    assert sorted(measured.at(CentralAddress.parse(cell), TOP)) == [1, 2]
     first, *_ = verdicts(measured)
     assert first.verdict == "refuted"
     assert "1 of 12" in first.reason
@@ -227,7 +253,7 @@ def test_nothing_is_compared_where_an_attack_leaves_nothing():
         dataclasses.replace(row, value=0.01) if row.attack == attack_name("pgd", 0.3) else row
         for row in _findings({"lr-bs": (0.0, 0.0)})
     ]
-    found = {own.claim: own for own in verdicts(Measured(rows))}
+    found = {own.claim: own for own in verdicts(Models(rows))}
     flat = found["1. LR/BS keeps PGD accuracy flat in the batch size"]
     assert flat.verdict == "open"
     assert "not compared" in flat.reason
@@ -254,7 +280,7 @@ def test_training_time_is_the_sum_of_the_rates_over_what_momentum_forgets():
 
 
 def _verdicts(trends, gains=None):
-    return {own.claim: own for own in verdicts(Measured(_findings(trends, gains or {})))}
+    return {own.claim: own for own in verdicts(Models(_findings(trends, gains or {})))}
 
 
 def _findings(trends, gains=None, data=("mnist", "fashion-mnist"), models=("m1", "stdcnn")):
@@ -298,10 +324,3 @@ def _model(cell, data, model, seed, accuracy, eigenvalue):
             )
         )
     return rows
-
-
-def _broken(name, seed):
-    model = started(name, materials("digits", ROWS["smoke"][0].sizes, seed).train, seed)
-    with torch.no_grad():
-        next(model.parameters()).fill_(np.nan)
-    return model.eval()

@@ -6,7 +6,7 @@ STUDIES = Registry(
     "study",
     {
         "mia-bad": "glasshouse.studies.mia_bad.study:MIABadStudy",
-        "batch-robustness": "glasshouse.studies.batch_robustness.study:BatchRobustnessStudy",
+        "batch-robustness": "glasshouse.studies.batch_robustness.grid:BatchRobustnessStudy",
         "scale-mia": "glasshouse.studies.scale_mia.study:ScaleMIAStudy",
         "fed-fsnet": "glasshouse.studies.fed_fsnet.grid:FedFSNetStudy",
         "clients": "glasshouse.studies.clients:ClientsStudy",

@@ -1,19 +1,88 @@
 """What the finished cells hold, as lines: a number at each batch size, seed by seed."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
 
 from glasshouse.findings import Finding
-from glasshouse.measures.estimate import Estimate, mean
-from glasshouse.measures.trends import rank_correlation, slope
-from glasshouse.studies import measured
-from glasshouse.studies.batch_robustness.cells import EPS, attack_name
+from glasshouse.measures.estimate import Estimate
+from glasshouse.measures.trends import explained_share, powers, rank_correlation, slope
+from glasshouse.studies.address import Address
+from glasshouse.studies.batch_robustness.cells import TIME, attack_name
+from glasshouse.studies.batch_robustness.printed import BENCHMARK, EPS, NETWORKS, SCHEDULES
+from glasshouse.studies.collapsed import collapsed
+from glasshouse.studies.measured import Measured
+from glasshouse.verdicts.claims import Unit
 
 COLOUR = "cifar"
 """How the names of data sets in colour begin."""
 SPENT = 0.05
 """Accuracy below which an attack has left nothing to compare."""
+
+
+@dataclass(frozen=True)
+class CentralAddress(Address):
+    """A model trained in one place, in the part `kind` of the study."""
+
+    pattern: ClassVar[str] = "{kind}/{data}/{model}/{schedule}/{batch}"
+    kind: str
+    data: str
+    model: str
+    schedule: str
+    batch: int
+
+
+@dataclass(frozen=True)
+class FederatedAddress(Address):
+    """A model trained by FedAvg: `clients` with batches of `batch` each."""
+
+    pattern: ClassVar[str] = "federated/{data}/{model}/{schedule}/{division}/{clients}x{batch}"
+    data: str
+    model: str
+    schedule: str
+    division: str
+    clients: int
+    batch: int
+
+    @property
+    def line(self) -> "Line":
+        """The central models that it is compared with."""
+        return Line("grid", self.data, self.model, self.schedule)
+
+    @property
+    def hands(self) -> str:
+        """Clients and their batch, in short."""
+        return f"{self.clients}x{self.batch}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the figures: the central models that differ in nothing but the batch size."""
+
+    kind: str
+    data: str
+    model: str
+    schedule: str
+
+    @property
+    def network(self) -> str:
+        """The network as the paper calls it."""
+        return NETWORKS.get(self.model, self.model)
+
+    @property
+    def words(self) -> str:
+        """The schedule as the paper calls it."""
+        return SCHEDULES[self.schedule].words
+
+    def at(self, batch: int) -> CentralAddress:
+        """The model with this batch size."""
+        return CentralAddress(self.kind, self.data, self.model, self.schedule, batch)
+
+
+ModelAddress = CentralAddress | FederatedAddress
 
 
 @dataclass(frozen=True)
@@ -47,26 +116,11 @@ WEAK_FGSM, WEAK_PGD = (
 )
 TOP = Quantity("top eigenvalue", "top-eigenvalue", logarithmic=True, margin=0.1)
 INPUT = Quantity("top eigenvalue in pixels", "input-eigenvalue", logarithmic=True, margin=0.1)
-ACCURACIES = (CLEAN, FGSM, PGD, WEAK_FGSM, WEAK_PGD)
-QUANTITIES = (*ACCURACIES, TOP, INPUT)
+ROBUST = (FGSM, PGD, WEAK_FGSM, WEAK_PGD)
+QUANTITIES = (CLEAN, *ROBUST, TOP, INPUT)
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of the figures: kind, data, network and setting."""
-
-    kind: str
-    data: str
-    model: str
-    setting: str
-
-    @property
-    def head(self) -> str:
-        """The beginning of the names of its cells."""
-        return f"{self.kind}/{self.data}/{self.model}/{self.setting}"
-
-
-class Measured(measured.Measured):
+class Models(Measured):
     """Looks findings up by line, batch size and seed.
 
     Models that have learned nothing are left out and named in `collapsed`: one that always says the same
@@ -75,76 +129,153 @@ class Measured(measured.Measured):
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         rows = list(findings)
-        everyone = {(row.cell, row.seed) for row in rows}
-        self.collapsed = sorted({(row.cell, row.seed or 0) for row in rows if _collapsed(row)})
-        self.models = len(everyone)
+        self.count = len({(row.cell, row.seed) for row in rows})
+        self.collapsed = collapsed(rows)
         super().__init__(row for row in rows if (row.cell, row.seed or 0) not in set(self.collapsed))
+        self.central = CentralAddress.matching(self.cells)
+        self.federated = FederatedAddress.matching(self.cells)
 
     def lines(self, *kinds: str) -> list[Line]:
         """The lines that have finished cells, in order."""
-        heads = [cell.split("/")[:4] for cell in self.cells if cell.split("/")[0] in kinds]
-        return [Line(*head) for head in dict.fromkeys(map(tuple, heads))]
+        lines = [Line(own.kind, own.data, own.model, own.schedule) for own in self.central]
+        return [line for line in dict.fromkeys(lines) if line.kind in kinds]
 
-    def rows(self, *kinds: str) -> list[tuple[str, str]]:
-        """Data and network of the finished lines."""
-        return list(dict.fromkeys((line.data, line.model) for line in self.lines(*kinds)))
+    def networks(self) -> list[tuple[str, str]]:
+        """Data and network of the finished lines of the grid."""
+        return list(dict.fromkeys((line.data, line.model) for line in self.lines("grid")))
 
     def batches(self, line: Line) -> list[int]:
         """The finished batch sizes of a line, rising."""
-        return sorted(int(batch) for batch in self.under(line.head))
+        return sorted(own.batch for own in self.central if line.at(own.batch) == own)
 
-    def at(self, line: Line, batch: int | str, quantity: Quantity) -> dict[int, float]:
+    def at(self, address: ModelAddress, quantity: Quantity) -> dict[int, float]:
         """The quantity at each seed, in doublings where it is logarithmic."""
-        found = self.by_seed(f"{line.head}/{batch}", quantity.spec(line.data), quantity.metric)
+        values = self.by_seed(str(address), quantity.spec(address.data), quantity.metric)
         if not quantity.logarithmic:
-            return found
-        return {seed: math.log2(value) for seed, value in found.items() if value > 0}
+            return values
+        return {seed: math.log2(value) for seed, value in values.items() if value > 0}
 
-    def over_seeds(self, line: Line, batch: int | str, quantity: Quantity) -> Estimate | None:
+    def of(self, address: ModelAddress, quantity: Quantity) -> Estimate | None:
         """The quantity over its seeds, on its own scale; one seed has the interval of its images."""
-        found = self.estimate(f"{line.head}/{batch}", quantity.spec(line.data), quantity.metric)
-        if found is None or found.value is None or quantity.logarithmic:
-            return found
-        values = list(self.at(line, batch, quantity).values())
-        return mean(values, bounds=(0.0, 1.0)) if len(values) > 1 else found
+        bounds = (-math.inf, math.inf) if quantity.logarithmic else (0.0, 1.0)
+        return self.over_seeds(str(address), quantity.spec(address.data), quantity.metric, bounds)
 
     def spent(self, line: Line, quantity: Quantity) -> bool:
         """Whether an attack leaves so little at every batch size that nothing can be compared."""
-        found = [self.over_seeds(line, batch, quantity) for batch in self.batches(line)]
+        found = [self.of(line.at(batch), quantity) for batch in self.batches(line)]
         left = [own.value for own in found if own is not None and own.value is not None]
         return quantity.attack is not None and all(value < SPENT for value in left)
 
-    def slopes(self, line: Line, quantity: Quantity) -> dict[int, float]:
+    def slopes(self, line: Line, quantity: Quantity) -> dict[Unit, float]:
         """The change with each doubling of the batch size, for each seed with at least 3 sizes."""
         points = self._points(line, quantity)
-        made: dict[int, float] = {}
+        made = {}
         for seed in sorted({seed for seed, _, _ in points}):
-            own = [(x, y) for number, x, y in points if number == seed]
-            found = slope([x for x, _ in own], [y for _, y in own]) if len(own) >= 3 else None
-            made |= {seed: found} if found is not None else {}
+            x, y = zip(*((x, y) for number, x, y in points if number == seed))
+            change = slope(x, y) if len(x) >= 3 else None
+            if change is not None:
+                made[line.data, line.model, seed] = change
         return made
 
     def correlation(self, line: Line, quantity: Quantity, other: Quantity | None = None) -> Estimate:
         """The rank correlation with the batch size, or with another quantity, over all sizes and seeds."""
         if other is None:
-            points = self._points(line, quantity)
-            return rank_correlation([x for _, x, _ in points], [y for _, _, y in points])
-        pairs = []
-        for batch in self.batches(line):
-            mine, yours = self.at(line, batch, quantity), self.at(line, batch, other)
-            pairs += [(mine[seed], yours[seed]) for seed in mine if seed in yours]
+            pairs = [(x, y) for _, x, y in self._points(line, quantity)]
+        else:
+            pairs = []
+            for batch in self.batches(line):
+                mine, yours = (self.at(line.at(batch), own) for own in (quantity, other))
+                pairs += [(mine[seed], yours[seed]) for seed in mine if seed in yours]
         return rank_correlation([x for x, _ in pairs], [y for _, y in pairs])
 
     def _points(self, line: Line, quantity: Quantity) -> list[tuple[int, float, float]]:
         return [
             (seed, math.log2(batch), value)
             for batch in self.batches(line)
-            for seed, value in self.at(line, batch, quantity).items()
+            for seed, value in self.at(line.at(batch), quantity).items()
         ]
 
 
-def _collapsed(row: Finding) -> bool:
-    """Whether a model is no better than always saying the most frequent class, or its training diverged."""
-    if row.metric != "test-accuracy":
-        return False
-    return row.value is None or (row.low is not None and row.chance is not None and row.low <= row.chance)
+FEWEST = 10
+"""Models below which a network says nothing: the fits have up to six coefficients."""
+HEAVY = 0.9
+
+
+@dataclass(frozen=True)
+class Points:
+    """The models of one network and seed, each array of shape (models,); time and batch in doublings.
+
+    SGD with momentum m moves, to first order, like gradient descent for the time lr / (1 - m) a step. Models
+    differ in this training time, in their batch size and in their momentum, so what belongs to each can be
+    told apart by least squares: a cubic in the logarithm of the time, which is free to rise and fall, and
+    beside it a slope over the doublings of the batch size and a step for momentum 0.9.
+    """
+
+    time: np.ndarray
+    batch: np.ndarray
+    heavy: np.ndarray
+    y: np.ndarray
+
+    def of_time(self) -> float:
+        """The share of the variance of y that a cubic in the time explains."""
+        return explained_share(self.time, self.y)
+
+    def of_batch(self) -> float:
+        """The share that a cubic in the batch size explains."""
+        return explained_share(self.batch, self.y)
+
+    def gain_of_time(self) -> float:
+        """How much more of y the time explains than the batch size."""
+        return self.of_time() - self.of_batch()
+
+    def by_batch(self) -> float:
+        """The change with each doubling of the batch, at equal time and momentum."""
+        return self._beside_time()[0]
+
+    def by_momentum(self) -> float | None:
+        """The change by momentum 0.9, at equal time and batch; none where all have it or none has."""
+        return self._beside_time()[1] if np.ptp(self.heavy) else None
+
+    def _beside_time(self) -> tuple[float, float]:
+        columns = np.column_stack([powers(self.time), self.batch, self.heavy])
+        coefficients = np.linalg.lstsq(columns, self.y, rcond=None)[0]
+        return float(coefficients[-2]), float(coefficients[-1])
+
+
+def explained(
+    measured: Models, quantity: Quantity, says: Callable[[Points], float | None]
+) -> dict[Unit, float]:
+    """`says` of each network and seed with enough models of different times and batches.
+
+    The benchmark is left out: its momentum always comes with a falling rate, and would be taken for it.
+    """
+    made = {}
+    for data, model in measured.networks():
+        lines = [
+            line
+            for line in measured.lines("grid")
+            if (line.data, line.model) == (data, model) and line.schedule != BENCHMARK.name
+        ]
+        for seed in measured.seeds:
+            points = _gathered(measured, lines, quantity, seed)
+            found = says(points) if points is not None else None
+            if found is not None:
+                made[data, model, seed] = found
+    return made
+
+
+def _gathered(measured: Models, lines: Sequence[Line], quantity: Quantity, seed: int) -> Points | None:
+    rows = set()  # LR and LR/BS are the same where the batch is 64
+    for line in lines:
+        heavy = SCHEDULES[line.schedule].momentum == HEAVY
+        for batch in measured.batches(line):
+            time = measured.by_seed(str(line.at(batch)), None, TIME).get(seed)
+            value = measured.at(line.at(batch), quantity).get(seed)
+            if time is not None and value is not None:
+                rows.add((round(math.log2(time), 9), math.log2(batch), float(heavy), value))
+    if len(rows) < FEWEST:
+        return None
+    table = np.array(sorted(rows))
+    if any(np.ptp(table[:, column]) == 0 for column in (0, 1, 3)):
+        return None
+    return Points(*table.T)

@@ -1,37 +1,60 @@
-"""From a setting to a trained model: the same images and first weights for all that share a seed."""
+"""From a schedule to a trained model: the same images and first weights for all that share a seed."""
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
-import torch
 from torch import nn
 
+from glasshouse.access import Protocol
+from glasshouse.auditing.case import Case
 from glasshouse.data.images import Images
 from glasshouse.data.partitions import partition
 from glasshouse.data.sources import load
 from glasshouse.data.split import Split
 from glasshouse.data.stratify import stratified
 from glasshouse.defences.hardening import AdversarialTraining
+from glasshouse.evidence.truth import Truth
 from glasshouse.federation.federation import Federation, Plan
+from glasshouse.findings import Subject
 from glasshouse.learning.augment import crop_and_flip
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.fit import fit
-from glasshouse.learning.layout import read_vector, write_vector
+from glasshouse.learning.layout import Layout, read_vector, write_vector
+from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.learning.statistics import recount_statistics
 from glasshouse.learning.step import PLAIN, Transform, compose
-from glasshouse.models.loading import load_model
-from glasshouse.studies.batch_robustness.scales import Federated, Row, Sizes
-from glasshouse.studies.batch_robustness.settings import Setting
+from glasshouse.models.loading import seeded_model
+from glasshouse.studies.batch_robustness.printed import Schedule
 
-EXAMINED = 100
+LOOKED_AT = 100
 """Test images that a federation looks at after each round; its final model is examined on all of them."""
-
 HARDENING = 3
 """Steps of the attack that adversarial training makes its batches with."""
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A network, its data, and how many images are trained on for how many epochs, and how many measured.
+
+    Test images: `test` for the clean accuracy, the first `attacked` of them for the attacks, of which
+    `probed` for the curvature in pixels. The Hessian is taken over `curved` training images, the same ones
+    in every model of a data set.
+    """
+
+    data: str
+    model: str
+    train: int
+    epochs: int
+    test: int
+    attacked: int
+    curved: int
+    probed: int
+    precision: Literal["float32", "bfloat16"] = "float32"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,102 +66,92 @@ class Materials:
     curved: Images
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A model in eval mode and, in words, what was done beyond its setting."""
-
-    model: nn.Module
-    assumes: tuple[str, ...] = ()
-
-
 @lru_cache(maxsize=2)
-def materials(data: str, sizes: Sizes, seed: int) -> Materials:
+def materials(learner: Learner, seed: int) -> Materials:
     """The images: the test images and `curved` are the same for all seeds, the other ones drawn by it."""
-    whole = load(data)
+    whole = load(learner.data)
     y = whole.train.y.numpy()
-    fixed = numpy_rng(0, "batch-robustness", data)
-    if whole.test is None:
-        core, tested = stratified(y, [sizes.curved, sizes.test], fixed)
-        taken, source = np.concatenate([core, tested]), whole.train
-    else:
-        (core,) = stratified(y, [sizes.curved], fixed)
-        (tested,) = stratified(whole.test.y.numpy(), [sizes.test], fixed)
-        taken, source = core, whole.test
-    left = np.setdiff1d(np.arange(len(y)), taken)
-    (drawn,) = stratified(y[left], [sizes.train - sizes.curved], numpy_rng(seed, "training images"))
-    train = whole.train[np.concatenate([core, left[drawn]])]
-    return Materials(train, source[fixed.permutation(tested)], whole.train[core])
+    fixed = numpy_rng(0, "batch-robustness", learner.data)
+    curved, test = whole.draw([learner.curved], [learner.test], fixed)
+    left = np.setdiff1d(np.arange(len(y)), np.concatenate([curved, test]))
+    (drawn,) = stratified(y[left], [learner.train - learner.curved], numpy_rng(seed, "training images"))
+    train = whole.train[np.concatenate([curved, left[drawn]])]
+    return Materials(train, whole.pool[fixed.permutation(test)], whole.train[curved])
 
 
-def train_central(row: Row, setting: Setting, batch: int, seed: int) -> Trained:
+def first_model(learner: Learner, images: Images, seed: int) -> nn.Module:
+    """The network with first weights after Glorot; residual networks keep He's, which are their own."""
+
+    def glorot(model: nn.Module) -> None:
+        for layer in model.modules() if not learner.model.startswith("resnet") else ():
+            if isinstance(layer, nn.Conv2d | nn.Linear) and layer.bias is not None:
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.zeros_(layer.bias)
+
+    return seeded_model(learner.model, images.shape, images.classes, derive(seed, "weights"), glorot)
+
+
+def train_central(learner: Learner, schedule: Schedule, batch: int, seed: int) -> Case:
     """A model trained in one place."""
-    images = materials(row.data, row.sizes, seed).train
-    model = started(row.model, images, seed)
+    images = materials(learner, seed).train
+    model = first_model(learner, images, seed)
     reached = fit(
         laid_out(deepcopy(model)),
         read_vector(model),
         images,
-        setting.recipe(batch, row.sizes.epochs, row.sizes.precision),
+        schedule.recipe(batch, learner.epochs, learner.precision),
         derive(seed, "training"),
         compose(
             Transform(crop_and_flip) if images.shape[0] == 3 else PLAIN,
-            AdversarialTraining(eps=setting.adversarial, steps=HARDENING) if setting.adversarial else PLAIN,
+            AdversarialTraining(eps=schedule.adversarial, steps=HARDENING) if schedule.adversarial else PLAIN,
         ),
     )
     write_vector(model, reached)
-    return Trained(model.eval(), _remarks(model, images, row.sizes, setting))
+    return _finished(model, learner, schedule, "central", seed)
 
 
 def train_federated(
-    row: Federated, setting: Setting, division: str, clients: int, engine: Engine, seed: int
-) -> Trained:
+    learner: Learner, schedule: Schedule, division: str, clients: int, batch: int, engine: Engine, seed: int
+) -> Case:
     """A model trained by FedAvg, one local epoch a round; LR/BS counts the batches of all clients as one."""
-    images, test = materials(row.data, row.sizes, seed).train, materials(row.data, row.sizes, seed).test
-    hands = partition(division, images.y.numpy(), clients, derive(seed, "partition"))
-    held = Split(
-        _joined(images, test[:EXAMINED]),
-        tuple(hands),
-        np.empty(0, dtype=np.int64),
-        np.empty(0, dtype=np.int64),
-        np.arange(len(images), len(images) + EXAMINED),
-    )
-    model = started(row.model, images, seed)
-    recipe = setting.recipe(row.batch * clients, 1, row.sizes.precision)
-    local = Federation(
+    own = materials(learner, seed)
+    nobody = np.empty(0, dtype=np.int64)
+    looked_at = np.arange(len(own.train), len(own.train) + LOOKED_AT)
+    shares = partition(division, own.train.y.numpy(), clients, derive(seed, "partition"))
+    model = first_model(learner, own.train, seed)
+    federation = Federation(
         model,
-        held,
-        replace(recipe, batch_size=row.batch),
+        Split(own.train.joined(own.test[:LOOKED_AT]), tuple(shares), nobody, nobody, looked_at),
+        replace(schedule.recipe(batch * clients, 1, learner.precision), batch_size=batch),
         engine=engine,
         seed=derive(seed, "federation"),
     )
-    history = local.run(read_vector(model), Plan(rounds=row.sizes.epochs))
+    history = federation.run(read_vector(model), Plan(rounds=learner.epochs))
     write_vector(model, history.vector)
-    return Trained(model.eval(), _remarks(model, images, row.sizes, setting))
+    return _finished(model, learner, schedule, "fedavg", seed)
 
 
-def started(name: str, images: Images, seed: int) -> nn.Module:
-    """The network with first weights after Glorot; residual networks keep He's, which are their own."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, "weights"))
-        model = load_model(name, images.shape, images.classes)
-        for layer in model.modules() if not name.startswith("resnet") else ():
-            if isinstance(layer, nn.Conv2d | nn.Linear) and layer.bias is not None:
-                nn.init.xavier_uniform_(layer.weight)
-                nn.init.zeros_(layer.bias)
-    return model
-
-
-def _remarks(model: nn.Module, images: Images, sizes: Sizes, setting: Setting) -> tuple[str, ...]:
-    """Settle what the training left open, and say what was done beyond the paper's setting."""
-    words = []
-    if sizes.precision != "float32":
-        words.append(f"trained with {sizes.precision} passes")
-    if recount_statistics(model, images):
-        words.append("batch norm's statistics counted anew over the training images")
-    if setting.adversarial:
-        words.append(f"trained on images moved by up to {setting.adversarial:g} in {HARDENING} steps")
-    return tuple(words)
-
-
-def _joined(first: Images, second: Images) -> Images:
-    return Images(torch.cat([first.x, second.x]), torch.cat([first.y, second.y]), first.classes, first.names)
+def _finished(model: nn.Module, learner: Learner, schedule: Schedule, strategy: str, seed: int) -> Case:
+    """The model as a case, with what the training left open settled, and notes on what its schedule omits."""
+    images = materials(learner, seed)
+    attacked = images.test[: learner.attacked]
+    notes = []
+    if learner.precision != "float32":
+        notes.append(f"trained with {learner.precision} passes")
+    if recount_statistics(model, images.train):
+        notes.append("batch norm's statistics counted anew over the training images")
+    if schedule.adversarial:
+        notes.append(f"trained on images moved by up to {schedule.adversarial:g} in {HARDENING} steps")
+    return Case(
+        subject=Subject(
+            source="",
+            defence=None,
+            strategy=strategy,
+            data=learner.data,
+            model=learner.model,
+            note="; ".join(notes) or None,
+        ),
+        protocol=Protocol(model, Layout.of(model), Recipe(), attacked.shape, attacked.classes),
+        model=model.eval(),
+        truth=Truth(attacked, test=attacked, noise_seed=seed),
+    )

@@ -7,10 +7,9 @@ from glasshouse.auditing.battery import run_battery
 from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.setting import AttackTable, DataTable, ModelTable, Setting, TrainingTable
 from glasshouse.findings import Finding
-from glasshouse.measures.estimate import mean
 from glasshouse.store import RunFolder
 from glasshouse.studies.study import Cell, Study, Workplace
-from glasshouse.verdicts.claims import Verdict
+from glasshouse.verdicts.claims import Unit, Verdict, judge
 
 FEWEST, MOST = 1, 10
 ATTACKS = AttackTable(attacks=("loss-threshold", "gap"), defences=(), central=False, curvature=0)
@@ -41,48 +40,45 @@ class ClientsStudy(Study):
     title = "The same data in more and more hands"
 
     def cells(self, scale: str) -> list[Cell]:
-        return [
-            Cell(f"clients-{count}", partial(_audit, SETTINGS[scale], count))
-            for count in (FEWEST, 2, 5, MOST)
-        ]
+        counts = (FEWEST, 2, 5, MOST)
+        return [Cell(_name(count), partial(_audit, SETTINGS[scale], count)) for count in counts]
 
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
-        accuracy = _change(findings, "test-accuracy", None)
-        auc = _change(findings, "auc", "loss-threshold")
+        claims = (
+            (f"{MOST} clients reach a lower test accuracy than {FEWEST}", "test-accuracy", None),
+            (
+                f"{MOST} clients hide members better than {FEWEST} from the loss threshold",
+                "auc",
+                "loss-threshold",
+            ),
+        )
         return [
-            _verdict(f"{MOST} clients reach a lower test accuracy than {FEWEST}", accuracy),
-            _verdict(f"{MOST} clients hide members better than {FEWEST} from the loss threshold", auc),
+            judge(claim, _falls(findings, metric, attack), f"fall of {metric}")
+            for claim, metric, attack in claims
         ]
+
+
+def _name(clients: int) -> str:
+    return f"clients-{clients}"
 
 
 def _audit(setting: Setting, clients: int, place: Workplace) -> list[Finding]:
     data = setting.data.model_copy(update={"clients": clients})
     experiment = prepare(setting.model_copy(update={"data": data, "seed": place.seed}))
-    findings, _ = run_battery(
-        experiment, RunFolder(place.folder, experiment.config()), place.engine, place.progress
-    )
+    folder = RunFolder(place.folder, experiment.config())
+    findings, _ = run_battery(experiment, folder, place.engine, place.progress)
     return findings
 
 
-def _change(findings: Sequence[Finding], metric: str, attack: str | None) -> list[float]:
+def _falls(findings: Sequence[Finding], metric: str, attack: str | None) -> dict[Unit, float]:
     """How much the metric falls from the fewest to the most clients, for each seed that has both."""
-    values = {
-        (finding.cell, finding.seed): finding.value
-        for finding in findings
-        if (finding.metric, finding.attack) == (metric, attack) and finding.value is not None
-    }
-    pairs = [
-        (values.get((f"clients-{FEWEST}", seed)), values.get((f"clients-{MOST}", seed)))
-        for seed in sorted({seed for _, seed in values if seed is not None})
-    ]
-    return [few - many for few, many in pairs if few is not None and many is not None]
-
-
-def _verdict(claim: str, falls: list[float]) -> Verdict:
-    if len(falls) < 2:
-        return Verdict(claim, "open", f"{len(falls)} seeds have both ends; run at least 2 with --seeds")
-    fall = mean(falls)
-    low, high = fall.low or 0.0, fall.high or 0.0
-    holds = "holds" if low > 0 else "refuted" if high < 0 else "not shown"
-    reason = f"it falls by {fall.value:.3f}, 95% interval {low:.3f} to {high:.3f}, {fall.n} seeds"
-    return Verdict(claim, holds, reason)
+    few, many = (
+        {
+            (row.data or "", row.model or "", row.seed or 0): row.value
+            for row in findings
+            if (row.cell, row.metric, row.attack) == (_name(clients), metric, attack)
+            and row.value is not None
+        }
+        for clients in (FEWEST, MOST)
+    )
+    return {unit: few[unit] - many[unit] for unit in few if unit in many}

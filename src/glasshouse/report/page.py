@@ -190,9 +190,9 @@ def _robustness(
 
 
 def _sent(run: Run) -> list[tuple[str, str]]:
-    """What travels in the last round without defences, when a strategy sends all that it ever does."""
+    """What travels in the last round of an audit without defences: a strategy then sends all it ever does."""
     bare = [p for p in run.curves.training if p.defence == "none" and p.strategy != CENTRAL and p.down]
-    if not bare:
+    if not bare or run.study is not None:
         return []
     return [
         ("sent a round", f"{bare[-1].down / 1e3:,.1f} kB to each client, {bare[-1].up / 1e3:,.1f} kB back")

@@ -81,7 +81,12 @@ def roc_section(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[P
 
 
 def training_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
-    """Accuracy by round: of the global model, and of the clients' own where it was measured."""
+    """Accuracy by round: of the global model, and of the clients' own where it was measured.
+
+    A study with charts has its own of these.
+    """
+    if run.study is not None and run.study.charts:
+        return []
     groups: dict[str, list[TrainingPoint]] = {}
     for point in run.curves.training:
         groups.setdefault(_panel_title(run, point.strategy, point.cell), []).append(point)

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from glasshouse.api import study
 from glasshouse.errors import BadInput
 from glasshouse.exhibits import Exhibits, Histogram, TrainingPoint
 from glasshouse.findings import Finding
@@ -92,12 +93,12 @@ def test_scales_do_not_mix_in_one_folder(counting, tmp_path):
 
 def test_every_study_has_cells_at_every_scale():
     for name in STUDIES:
-        study = STUDIES.load(name)()
-        assert study.name == name
+        made = STUDIES.load(name)()
+        assert made.name == name
         for scale in ("smoke", "laptop", "paper"):
-            names = [cell.name for cell in study.cells(scale)]
+            names = [cell.name for cell in made.cells(scale)]
             assert len(set(names)) == len(names) > 0
-            assert study.seeds(scale) >= 1
+            assert made.seeds(scale) >= 1
 
 
 def accuracies(few, many):
@@ -119,7 +120,7 @@ def test_a_verdict_follows_from_the_paired_seeds(few, many, verdict):
 
 
 def test_the_clients_study_runs_at_smoke_scale(tmp_path):
-    results = run_study("clients", cells="clients-1", out=tmp_path / "run", workers=1, quiet=True)
+    results = study("clients", cells="clients-1", out=tmp_path / "run", workers=1, quiet=True)
     assert {row.cell for row in results.findings} == {"clients-1"}
     assert {row.metric for row in results.findings} >= {"test-accuracy", "auc"}
     assert results.report.exists()

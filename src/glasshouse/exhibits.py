@@ -1,8 +1,11 @@
 """Curves, histograms and pictures: what a page draws beside its findings, as `curves.json` holds it."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
+
+from glasshouse.measures.estimate import clopper_pearson
 
 
 class Frozen(BaseModel):
@@ -99,6 +102,21 @@ class Histogram(Exhibit):
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
     n: int | None = None
+
+    @classmethod
+    def counted(cls, quantity: str, counts: Mapping[str, int], attack: str = "") -> "Histogram":
+        """From how many values lie in each bin."""
+        n = sum(counts.values())
+        ends = [clopper_pearson(count, n) for count in counts.values()]
+        return cls(
+            attack=attack,
+            quantity=quantity,
+            bins=tuple(counts),
+            shares=tuple(count / n for count in counts.values()),
+            low=tuple(low for low, _ in ends),
+            high=tuple(high for _, high in ends),
+            n=n,
+        )
 
 
 class Series(Frozen):

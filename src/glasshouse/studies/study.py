@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from glasshouse.exhibits import Chart, Exhibits, Picture, StudyTable
 from glasshouse.findings import Finding
@@ -24,6 +24,23 @@ class Workplace:
     folder: Path
     shared: Path
     progress: Progress
+
+
+T = TypeVar("T")
+
+
+class Latest(Generic[T]):
+    """The last value that was made, for the next cell that asks for the same."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[object, T] | None = None
+
+    def get(self, key: object, make: Callable[[], T]) -> T:
+        """The value of `key`, made now unless it was the last."""
+        if self._kept is None or self._kept[0] != key:
+            self._kept = None  # before the next is made: data sets are large
+            self._kept = (key, make())
+        return self._kept[1]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
@@ -13,6 +15,8 @@ from glasshouse.exhibits import Picture
 from glasshouse.store import write_bytes
 
 SIDE = 96
+GAP = 2
+"""White pixels between the images of a sheet."""
 
 
 def save_pictures(comparisons: Iterable[Comparison], folder: Path, stem: str) -> tuple[Picture, ...]:
@@ -34,3 +38,14 @@ def save_png(image: Tensor, path: Path) -> None:
     encoded = io.BytesIO()
     Image.fromarray(enlarged.squeeze(2) if enlarged.shape[2] == 1 else enlarged).save(encoded, "png")
     write_bytes(path, encoded.getvalue())
+
+
+def contact_sheet(images: Tensor, columns: int = 8) -> Tensor:
+    """Images (N, C, H, W) in [0, 1] side by side in rows, twice as large, with white between: (C, H', W')."""
+    rows = -(-len(images) // columns)
+    large = images.float().clamp(0, 1).repeat_interleave(2, 2).repeat_interleave(2, 3)
+    framed = F.pad(large, (0, GAP, 0, GAP), value=1.0)
+    blank = framed.new_ones(rows * columns - len(framed), *framed.shape[1:])
+    placed = torch.cat([framed, blank]).unflatten(0, (rows, columns))
+    sheet: Tensor = placed.permute(2, 0, 3, 1, 4).flatten(3, 4).flatten(1, 2)
+    return sheet[:, :-GAP, :-GAP]

@@ -52,6 +52,10 @@ class Measured:
         """The value at each seed."""
         return self._by_seed.get((cell, attack, metric), {})
 
+    def attacks(self, cell: str, metric: str) -> list[str]:
+        """The attacks whose `metric` was measured in a cell, in order."""
+        return [key[1] for key in self._pooled if key[1] and (key[0], key[2]) == (cell, metric)]
+
     def under(self, head: str) -> list[str]:
         """What follows `head` in the names of the finished cells, in order."""
         inside = [cell.removeprefix(f"{head}/") for cell in self.cells if cell.startswith(f"{head}/")]

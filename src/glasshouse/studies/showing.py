@@ -1,9 +1,9 @@
 """What was measured, with its interval, in a cell of a table and on a chart."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
-from glasshouse.exhibits import Series
+from glasshouse.exhibits import Chart, Series, StudyTable
 from glasshouse.spelling import DASH
 from glasshouse.studies.measured import Measured
 
@@ -45,3 +45,23 @@ def seeds_note(measured: Measured) -> str:
     """What the intervals of a chart are, where there are several seeds."""
     count = len(measured.seeds)
     return f"Means over {count} seeds with their 95% interval." if count > 1 else ""
+
+
+def table(
+    name: str, title: str, columns: Iterable[str], rows: Iterable[Sequence[str]], note: str = ""
+) -> StudyTable:
+    """A table of text."""
+    return StudyTable(name=name, title=title, columns=tuple(columns), rows=tuple(map(tuple, rows)), note=note)
+
+
+def chart(
+    name: str,
+    title: str,
+    axes: tuple[str, str],
+    categories: Iterable[str],
+    series: Iterable[Series],
+    **more: Any,
+) -> Chart:
+    """A chart with these words on its axes; `more` are further fields of `Chart`."""
+    x, y = axes
+    return Chart(name=name, title=title, x=x, y=y, categories=tuple(categories), series=tuple(series), **more)

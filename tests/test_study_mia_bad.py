@@ -1,23 +1,22 @@
-import dataclasses
 import json
 import shutil
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from glasshouse import cli
+from glasshouse.api import study as run_study
 from glasshouse.auditing.experiment import prepare
-from glasshouse.auditing.target import train_target
+from glasshouse.auditing.target import Variant, train_target
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy
 from glasshouse.progress import Progress
 from glasshouse.report.run import read_run
 from glasshouse.store import RunFolder
-from glasshouse.studies.mia_bad import targets
-from glasshouse.studies.mia_bad.cells import NULL_CURVE, batch_batch, batch_sample
-from glasshouse.studies.mia_bad.targets import Court, Courts, Sizes, Target
-from glasshouse.studies.run import run_study
+from glasshouse.studies.mia_bad import cells, grid
+from glasshouse.studies.mia_bad.cells import NULL_CURVE, TableCell, Targets, batch_batch, batch_sample
 from glasshouse.studies.study import Workplace
 
 CENTRAL = "table-1/digits/mlp/central/*"
@@ -76,7 +75,7 @@ def test_a_finished_mia_bad_is_left_as_it_is_by_the_command(mia_bad, monkeypatch
         "1",
     ]
     monkeypatch.setattr(sys, "argv", ["glasshouse", *words, "--quiet"])
-    monkeypatch.setattr(Courts, "of", lambda *_: pytest.fail("a finished cell ran again"))
+    monkeypatch.setattr(Targets, "trained", lambda *_: pytest.fail("a finished cell ran again"))
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert not stopped.value.code
@@ -96,30 +95,30 @@ def test_a_mia_bad_that_was_cut_short_ends_with_the_same_numbers(mia_bad, tmp_pa
 
 
 def test_a_matched_central_model_is_the_one_whose_fit_is_closest(tmp_path):
-    sizes = Sizes(members=80, nonmembers=80, auxiliary=80, test=60, shadows=2, rounds=6, epochs=2)
-    target = Target("digits", "mlp", 5, sizes)
+    sizes = grid._sizes(80, 80, 80, 60, shadows=2, rounds=6, epochs=2)
+    row = grid.GridRow(TableCell("table-1", "digits", "mlp"), sizes)
     with Engine(1) as engine:
         progress = Progress(quiet=True)
         place = Workplace(engine, 3, tmp_path / "cell", tmp_path / "shared", progress)
-        courts = Courts()
-        wanted = courts.of(target, place).train_accuracy
-        found = courts.matched(target, place)
+        targets = Targets()
+        wanted = targets.trained(row.setting(5), place).train_accuracy
+        matched = targets.matched(row.setting(5), place)
         central, fits = [], []
         for rounds in range(1, 7):
-            shorter = dataclasses.replace(target, clients=1, sizes=dataclasses.replace(sizes, rounds=rounds))
-            experiment = prepare(shorter.setting(3))
+            training = sizes.training.model_copy(update={"rounds": rounds})
+            experiment = prepare(row.setting(1).model_copy(update={"seed": 3, "training": training}))
             folder = RunFolder(tmp_path / f"by-hand-{rounds}", experiment.config())
-            central.append(train_target(experiment, folder, engine, progress, "central", "none"))
-            fits.append(accuracy(central[-1].grantor.model, experiment.split.images("members")))
+            target = train_target(experiment, folder, engine, progress, Variant("central", "none"))
+            central.append(target.case.clients.current)
+            fits.append(accuracy(target.case.model, experiment.split.images("members")))
             if fits[-1] >= wanted:
                 break
     distances = [abs(fit - wanted) for fit in fits]
-    chosen = len(found.trial.history.rounds) - 1
+    chosen = [torch.equal(matched.case.clients.current, vector) for vector in central].index(True)
     assert 0 < wanted < 1
-    assert found.train_accuracy == fits[chosen]
+    assert matched.train_accuracy == pytest.approx(fits[chosen])
     assert distances[chosen] == min(distances)
-    assert torch.equal(found.trial.history.vector, central[chosen].history.vector)
-    assert found.trial.strategy == "central"
+    assert matched.case.subject.strategy == matched.mode == "central"
 
 
 @pytest.mark.parametrize(("fits", "wanted", "chosen", "trained"), [
@@ -129,21 +128,14 @@ def test_a_matched_central_model_is_the_one_whose_fit_is_closest(tmp_path):
     ([0.3, 0.4, 0.35, 0.3], 0.6, 0.4, 4),
 ])  # fmt: skip
 def test_central_training_stops_at_the_fit_that_is_wanted(monkeypatch, fits, wanted, chosen, trained):
-    def fitted(share, shadowing=None):
-        court = Court(None, None)
-        vars(court)["train_accuracy"] = share
-        return court
-
     asked = []
 
-    def after(target, experiment, rounds, place):
-        asked.append((target.mode, rounds))
-        return fits[rounds - 1]
+    def stopped(setting, place):
+        for fit in fits:
+            asked.append(fit)
+            yield SimpleNamespace(train_accuracy=fit)
 
-    monkeypatch.setattr(targets, "_central_after", after)
-    monkeypatch.setattr(targets, "_prepare", lambda target, place: (None, None))
-    monkeypatch.setattr(targets, "Court", fitted)
-    monkeypatch.setattr(Courts, "of", lambda self, target, place: fitted(wanted))
-    sizes = Sizes(members=1, nonmembers=1, auxiliary=1, test=1, shadows=0, rounds=4, epochs=1)
-    assert Courts().matched(Target("digits", "mlp", 5, sizes), None).train_accuracy == chosen
-    assert asked == [("central", rounds + 1) for rounds in range(trained)]
+    monkeypatch.setattr(cells, "_stopped", stopped)
+    monkeypatch.setattr(Targets, "trained", lambda *_: SimpleNamespace(train_accuracy=wanted))
+    assert Targets().matched(None, None).train_accuracy == chosen
+    assert asked == fits[:trained]

@@ -5,8 +5,8 @@ from glasshouse.findings import Finding
 from glasshouse.report.run import read_run
 from glasshouse.store import write_json
 from glasshouse.studies.mia_bad.cells import NULL_CURVE, SAMPLE, batch_batch, batch_sample
+from glasshouse.studies.mia_bad.grid import MIABadStudy
 from glasshouse.studies.mia_bad.printed import TABLE_1, TABLE_2, mix, printed
-from glasshouse.studies.mia_bad.study import MIABadStudy
 
 
 def test_mia_bad_has_the_papers_numbers():

@@ -1,13 +1,22 @@
 """What is measured in each cell: attacks on one target, in one column of the paper's tables."""
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from glasshouse.access import QueryAccess
-from glasshouse.auditing.scoring import Score, score
-from glasshouse.auditing.trial import Examination, Trial
-from glasshouse.errors import CannotRun
+from glasshouse.auditing.case import Case
+from glasshouse.auditing.examine import Examination, examine
+from glasshouse.auditing.experiment import Experiment, prepare
+from glasshouse.auditing.setting import Setting
+from glasshouse.auditing.shadowing import Shadowing
+from glasshouse.auditing.target import CENTRAL, Variant, train_target
+from glasshouse.evidence.evidence import Score
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.findings import Finding
 from glasshouse.learning.evaluate import hits
@@ -15,14 +24,23 @@ from glasshouse.learning.seeds import numpy_rng
 from glasshouse.measures.comparing import auc_difference, permutation_null
 from glasshouse.measures.estimate import Estimate, combined, proportion
 from glasshouse.measures.membership import accuracy_at_mix, auc, majority_rate, null_curve
+from glasshouse.store import RunFolder, write_bytes
+from glasshouse.studies.address import Address
+from glasshouse.studies.measured import Measured
 from glasshouse.studies.mia_bad.printed import mix, printed
-from glasshouse.studies.mia_bad.targets import Court, Target
+from glasshouse.studies.study import Latest, Workplace
+
+MODES = ("central", "2-clients", "5-clients", "10-clients")
+FEDERATED = MODES[1:]
+USUAL = 32
+"""The batch size of claims, and of tables that show one."""
 
 SAMPLE = "mia-bad(protocol='sample-sample')"
 SINGLE_RIVALS = ("loss-threshold", "gap", "shokri", "lira", "rmia")
 SET_RIVALS = ("set-loss", "set-vote", "set-llr")
 NULL_CURVE = "null-curve"
 SHUFFLES = 1000
+CHECKPOINT = Path("work", CENTRAL, "latest.safetensors")
 
 
 def batch_sample(batch: int) -> str:
@@ -35,121 +53,217 @@ def batch_batch(batch: int) -> str:
     return f"mia-bad(protocol='batch-batch',batch_size={batch})"
 
 
-def sample_column(court: Court, target: Target) -> list[Finding]:
+@dataclass(frozen=True)
+class TableCell(Address):
+    """A cell of Tables I and II, whose column is `sample` or a batch size; the first stands for its row."""
+
+    pattern: ClassVar[str] = "{table}/{data}/{model}/{mode}/{column}"
+    table: str
+    data: str
+    model: str
+    mode: str = "central"
+    column: str = "sample"
+
+    def at(self, mode: str, column: str | int = "sample") -> str:
+        """The name of another cell in this row."""
+        return str(dataclasses.replace(self, mode=mode, column=str(column)))
+
+    @property
+    def row(self) -> "TableCell":
+        """The row that it belongs to."""
+        return TableCell(self.table, self.data, self.model)
+
+    def matched(self, mode: str) -> str:
+        """The name of the cell whose central model fits its data as well as one trained in this mode."""
+        return str(MatchedCell(self.data, self.model, mode))
+
+
+@dataclass(frozen=True)
+class MatchedCell(Address):
+    """A central model that is stopped when it fits its data as well as the federated one."""
+
+    pattern: ClassVar[str] = "matched/{data}/{model}/{mode}"
+    data: str
+    model: str
+    mode: str
+
+
+def table_rows(measured: Measured) -> list[TableCell]:
+    """The rows that have finished cells, in order."""
+    return list(dict.fromkeys(cell.row for cell in TableCell.matching(measured.cells)))
+
+
+def columns(measured: Measured, row: TableCell) -> list[str]:
+    """The columns in which a row has finished cells."""
+    cells = TableCell.matching(measured.cells)
+    return list(dict.fromkeys(cell.column for cell in cells if cell.row == row))
+
+
+def batch_sizes(measured: Measured, row: TableCell) -> list[int]:
+    """The batch sizes among them."""
+    return [int(column) for column in columns(measured, row) if column != "sample"]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedTarget:
+    """A model under attack; what each attack made of it is kept."""
+
+    case: Case
+    mode: str
+    _examined: dict[str, Examination] = field(default_factory=dict)
+
+    @cached_property
+    def fit(self) -> dict[str, Estimate]:
+        """Train accuracy, test accuracy and the gap between them."""
+        truth, model = self.case.truth, self.case.model
+        assert truth is not None
+        assert truth.test is not None
+        assert model is not None
+        parts = (truth.held_by(range(len(truth.clients))), truth.test)
+        train, test = (proportion(int(hits(model, images).sum()), len(images)) for images in parts)
+        gap = combined((train, test), (1.0, -1.0))
+        return {"train-accuracy": train, "test-accuracy": test, "train-test-gap": gap}
+
+    @property
+    def train_accuracy(self) -> float:
+        """The share of its training images that it classifies correctly."""
+        return self.fit["train-accuracy"].value or 0.0
+
+    def examine(self, spec: str) -> Examination:
+        """What one attack by the outsider makes of it."""
+        if spec not in self._examined:
+            self._examined[spec] = examine(self.case, spec, QueryAccess, detailed=False)
+        return self._examined[spec]
+
+
+class Targets:
+    """Trains targets, and keeps the last one in memory for the next cell that asks for it."""
+
+    def __init__(self) -> None:
+        self._latest: Latest[TrainedTarget] = Latest()
+
+    def trained(self, setting: Setting, place: Workplace) -> TrainedTarget:
+        """The target of a setting, trained to the end."""
+        return self._latest.get((setting, place.seed, place.shared), lambda: _trained(setting, place))
+
+    def matched(self, setting: Setting, place: Workplace) -> TrainedTarget:
+        """The central target, stopped when its train accuracy is closest to that of the federated one."""
+        wanted = self.trained(setting, place).train_accuracy
+        best: TrainedTarget | None = None
+        for stopped in _stopped(setting, place):
+            if best is None or abs(stopped.train_accuracy - wanted) < abs(best.train_accuracy - wanted):
+                best = stopped
+            if stopped.train_accuracy >= wanted:
+                break
+        assert best is not None
+        return best
+
+
+def mode_of(clients: int) -> str:
+    """The line of the paper's tables; one client means training in one place."""
+    return CENTRAL if clients == 1 else f"{clients}-clients"
+
+
+def _trained(setting: Setting, place: Workplace) -> TrainedTarget:
+    experiment = prepare(setting.model_copy(update={"seed": place.seed}))
+    return _train(experiment, "whole", _shadowing(experiment, place), place)
+
+
+def _stopped(setting: Setting, place: Workplace) -> Iterator[TrainedTarget]:
+    """The central target after each round."""
+    data = setting.data.model_copy(update={"clients": 1})
+    whole = prepare(setting.model_copy(update={"seed": place.seed, "data": data}))
+    shadowing = _shadowing(whole, place)
+    for rounds in range(1, setting.training.rounds + 1):
+        training = setting.training.model_copy(update={"rounds": rounds})
+        shorter = whole.setting.model_copy(update={"training": training})
+        yield _train(dataclasses.replace(whole, setting=shorter), f"after-{rounds:03d}", shadowing, place)
+
+
+def _shadowing(experiment: Experiment, place: Workplace) -> Shadowing:
+    return Shadowing(experiment, place.shared / "shadows", place.engine, place.progress)
+
+
+def _train(experiment: Experiment, part: str, shadowing: Shadowing, place: Workplace) -> TrainedTarget:
+    """The target of an experiment, continued from the round before where a folder beside it keeps that."""
+    setting, mode = experiment.setting, mode_of(len(experiment.split.clients))
+    parts = place.shared / f"{setting.data.name}-{setting.model.name}-{mode}-seed-{place.seed}"
+    folder = RunFolder(parts / part, experiment.config())
+    before = parts / f"after-{setting.training.rounds - 1:03d}" / CHECKPOINT
+    if part != "whole" and before.exists() and not (folder.path / CHECKPOINT).exists():
+        write_bytes(folder.path / CHECKPOINT, before.read_bytes())
+    variant = Variant(CENTRAL if mode == CENTRAL else "fedavg", "none")
+    target = train_target(experiment, folder, place.engine, place.progress, variant)
+    return TrainedTarget(dataclasses.replace(target.case, shadows=shadowing.under("none")), mode)
+
+
+def sample_column(target: TrainedTarget) -> list[Finding]:
     """The sample-wise attack, its rivals on single records, and how well the target fits its data."""
-    rows = fitting(court.trial)
-    rows += attacked(court, target, "sample", (SAMPLE, *SINGLE_RIVALS))
-    return rows + _shuffled(court)
+    findings = _fitting(target) + _attacked(target, "sample", (SAMPLE, *SINGLE_RIVALS))
+    examination = target.examine(SAMPLE)
+    if examination.reason is None:
+        rng = numpy_rng(target.case.subject.seed or 0, "permutation null")
+        evidence, member = _membership(examination)
+        null = permutation_null(auc, evidence.scores, member, rng, SHUFFLES)
+        p_value = Estimate(null.p_value, None, None, null.draws)
+        findings.append(examination.finding(Score("permutation-p", p_value)))
+    return findings
 
 
-def batch_column(court: Court, target: Target, batch: int) -> list[Finding]:
+def batch_column(target: TrainedTarget, batch: int) -> list[Finding]:
     """Both batch-wise protocols, the rivals on the same batches, and the null curve."""
     rivals = [f"{name}(batch_size={batch})" for name in SET_RIVALS]
-    rows = attacked(court, target, str(batch), (batch_sample(batch), batch_batch(batch), *rivals))
-    return rows + _null(court, batch) + _gain(court, batch)
+    findings = _attacked(target, str(batch), (batch_sample(batch), batch_batch(batch), *rivals))
+    single, wise, mean_loss = map(target.examine, ("loss-threshold", batch_batch(batch), rivals[0]))
+    if single.reason is None:
+        # What plain averaging over batches gives Gaussian scores as separable as single losses are.
+        losses, member = _membership(single)
+        null = null_curve(auc(losses.scores, member), batch)
+        outsider, subject = QueryAccess.adversary, target.case.subject
+        findings.append(
+            subject.finding("batch-membership", "null-auc", null, adversary=outsider, attack=NULL_CURVE)
+        )
+    if wise.reason is None and mean_loss.reason is None:
+        (evidence, member), (rival, _) = _membership(wise), _membership(mean_loss)
+        gain = auc_difference(evidence.scores, rival.scores, member)
+        findings.append(wise.finding(Score("auc-over-set-loss", gain, 0.0)))
+    return findings
 
 
-def matched_column(court: Court, target: Target, batch: int) -> list[Finding]:
+def matched_column(target: TrainedTarget) -> list[Finding]:
     """The same attacks on a central model that fits its data as well as the federated one does."""
-    single = attacked(court, target, None, (SAMPLE, "loss-threshold", "lira", batch_sample(batch)))
-    return fitting(court.trial) + single + attacked(court, target, None, (batch_batch(batch),))
+    specs = (SAMPLE, "loss-threshold", "lira", batch_sample(USUAL), batch_batch(USUAL))
+    return _fitting(target) + _attacked(target, None, specs)
 
 
-def attacked(court: Court, target: Target, column: str | None, specs: Iterable[str]) -> list[Finding]:
+def _attacked(target: TrainedTarget, column: str | None, specs: Iterable[str]) -> list[Finding]:
     """All metrics of some attacks; raw accuracy at the paper's mix of members and others comes first."""
-    rows = []
+    findings = []
     for spec in specs:
-        try:
-            seen = court.examine(spec)
-            scores = [raw_accuracy(seen, target.data), *score(seen.evidence, seen.truth)]
-        except CannotRun as reason:
-            empty: dict[str, object] = {"metric": "not-applicable", "value": None, "assumes": (str(reason),)}
-            rows.append(court.trial.finding(spec, QueryAccess, **empty))
-            continue
-        for found in scores:
-            entries = seen.entries(found)
-            if found.metric.startswith("accuracy-at") and column and spec.startswith("mia-bad"):
-                entries["printed"] = printed(target.data, target.mode, column)
-            rows.append(court.trial.finding(spec, QueryAccess, **entries))
-    return rows
+        examination = target.examine(spec)
+        if examination.reason is None:
+            data = target.case.subject.data or ""
+            paper = printed(data, target.mode, column) if column and spec.startswith("mia-bad") else None
+            evidence, member = _membership(examination)
+            findings.append(examination.finding(raw_accuracy(evidence, member, data), printed=paper))
+        findings += examination.findings()
+    return findings
 
 
-def raw_accuracy(seen: Examination, data: str) -> Score:
+def raw_accuracy(evidence: MembershipScores, member: np.ndarray, data: str) -> Score:
     """The share of right decisions where members are as frequent as in the paper; chance: always "member"."""
-    assert isinstance(seen.evidence, MembershipScores)
     ratio = mix(data)
-    estimate = accuracy_at_mix(seen.evidence.decisions, seen.truth.member, ratio)
+    estimate = accuracy_at_mix(evidence.decisions, member, ratio)
     return Score(f"accuracy-at-{ratio}:1", estimate, majority_rate(ratio))
 
 
-def fitting(trial: Trial) -> list[Finding]:
-    """Train accuracy, test accuracy and the gap between them."""
-    right = {
-        part: hits(trial.grantor.model, trial.experiment.split.images(part)) for part in ("members", "test")
-    }
-    train, test = (proportion(int(own.sum()), len(own)) for own in right.values())
-    gap = combined((train, test), (1.0, -1.0))
-    named = {"train-accuracy": train, "test-accuracy": test, "train-test-gap": gap}
-    return [
-        trial.experiment.finding(
-            cell="fitting",
-            family="utility",
-            strategy=trial.strategy,
-            defence="none",
-            metric=metric,
-            **estimate.entries(),
-        )
-        for metric, estimate in named.items()
-    ]
+def _fitting(target: TrainedTarget) -> list[Finding]:
+    subject = target.case.subject
+    return [subject.finding("utility", metric, estimate) for metric, estimate in target.fit.items()]
 
 
-def _shuffled(court: Court) -> list[Finding]:
-    """How often scores with shuffled truth reach the AUC of the sample-wise attack."""
-    rng = numpy_rng(court.trial.experiment.setting.seed, "permutation null")
-    try:
-        null = permutation_null(auc, *_scored(court, SAMPLE), rng, SHUFFLES)
-    except CannotRun:
-        return []
-    return [
-        court.trial.finding(SAMPLE, QueryAccess, metric="permutation-p", value=null.p_value, n=null.draws)
-    ]
-
-
-def _null(court: Court, batch: int) -> list[Finding]:
-    """The AUC that plain averaging over batches gives Gaussian scores as separable as single losses are."""
-    try:
-        single = auc(*_scored(court, "loss-threshold"))
-    except CannotRun:
-        return []
-    return [_row(court, NULL_CURVE, "null-auc", null_curve(single, batch))]
-
-
-def _gain(court: Court, batch: int) -> list[Finding]:
-    """AUC of the batch-wise attack minus that of the mean-loss threshold, on the same batches."""
-    try:
-        scores, member = _scored(court, batch_batch(batch))
-        rival, _ = _scored(court, f"set-loss(batch_size={batch})")
-    except CannotRun:
-        return []
-    return [_row(court, batch_batch(batch), "auc-over-set-loss", auc_difference(scores, rival, member), 0.0)]
-
-
-def _scored(court: Court, spec: str) -> tuple[np.ndarray, np.ndarray]:
-    seen = court.examine(spec)
-    assert isinstance(seen.evidence, MembershipScores)
-    return seen.evidence.scores, seen.truth.member
-
-
-def _row(court: Court, attack: str, metric: str, estimate: Estimate, chance: float | None = None) -> Finding:
-    return court.trial.experiment.finding(
-        cell=attack,
-        family="batch-membership",
-        adversary=QueryAccess.adversary,
-        attack=attack,
-        defence="none",
-        strategy=court.trial.strategy,
-        metric=metric,
-        **estimate.entries(),
-        chance=chance,
-        assumes=(estimate.note,) if estimate.note else (),
-    )
+def _membership(examination: Examination) -> tuple[MembershipScores, np.ndarray]:
+    """The answers about records or batches, and which of these were trained on."""
+    assert isinstance(examination.evidence, MembershipScores)
+    assert examination.question is not None
+    return examination.evidence, examination.question.member

@@ -7,26 +7,38 @@ import numpy as np
 import pytest
 import torch
 
+from glasshouse.access import BlindServerAccess
 from glasshouse.attacks.crafted.surrogate import Schooling
+from glasshouse.auditing.examine import Examination
+from glasshouse.auditing.gallery import contact_sheet
 from glasshouse.data.sources import load
 from glasshouse.errors import BadInput
 from glasshouse.evidence.reconstruction import Reconstructions
+from glasshouse.evidence.truth import Question
 from glasshouse.learning.engine import Engine
 from glasshouse.measures.estimate import proportion
+from glasshouse.measures.pictures import match
 from glasshouse.progress import Progress
 from glasshouse.studies.run import run_study
-from glasshouse.studies.scale_mia import printed, targets
-from glasshouse.studies.scale_mia.brightness import DISTANCE, LAWS, SEEN, bins, brightness_rows
-from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED, Meeting
-from glasshouse.studies.scale_mia.pictures import contact_sheet
-from glasshouse.studies.scale_mia.rows import BOUND, over_rounds, pooled
-from glasshouse.studies.scale_mia.stage import Stage, crowd
-from glasshouse.studies.scale_mia.study import ScaleMIAStudy
-from glasshouse.studies.scale_mia.targets import Target, Targets, divided
+from glasshouse.studies.scale_mia import printed, scenarios
+from glasshouse.studies.scale_mia.cells import (
+    BINS,
+    BOUND,
+    DISTANCE,
+    LATENTS,
+    LAWS,
+    PEELED,
+    PUBLISHED,
+    brightness,
+    over_rounds,
+    pooled,
+)
+from glasshouse.studies.scale_mia.grid import ScaleMIAStudy
+from glasshouse.studies.scale_mia.scenarios import RoundPlan, Scenario, Scenarios, cases, divided
 from glasshouse.studies.study import Workplace
 
-FLAT = Target("mlp", "digits", Schooling(steps=1, batch_size=8, lr=1e-3))
-DEEP = Target("cnn", "digits", Schooling(steps=3, batch_size=8, lr=1e-3))
+FLAT = Scenario("mlp", "digits", Schooling(steps=1, batch_size=8, lr=1e-3))
+DEEP = Scenario("cnn", "digits", Schooling(steps=3, batch_size=8, lr=1e-3))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +53,7 @@ def workplace(engine, folder, seed=0):
 
 @pytest.fixture(scope="module")
 def flat(engine, tmp_path_factory):
-    return Targets().of(FLAT, workplace(engine, tmp_path_factory.mktemp("flat")))
+    return Scenarios().prepared(FLAT, workplace(engine, tmp_path_factory.mktemp("flat")))
 
 
 def test_every_row_of_the_printed_tables_has_as_many_numbers_as_columns():
@@ -59,93 +71,108 @@ def test_a_printed_number_is_found_by_its_row_and_column():
     assert printed.table_3("resnet", "cifar10", "scale-mia", 64)["psnr-of-recovered"] == 27.9498
     assert printed.table_3("resnet", "cifar10", "fishing", 1)["psnr-of-returned"] == 19.1928
     assert printed.table_3("mlp", "digits", "scale-mia", 64) == {}
-    assert printed.tables_5_and_6("alexnet", "cifar10", 0.01, 256)["recovery-rate"] == 0.6873
-    assert printed.tables_5_and_6("cnn", "cifar10", 0.01, 256) == {}
-    assert printed.tables_7_and_8("alexnet", "cifar10", 1, 16)["psnr-of-recovered"] == 25.1320
+    assert printed.starved("alexnet", "cifar10", 5, 0.01, 256)["recovery-rate"] == 0.6873
+    assert printed.starved("cnn", "cifar10", 5, 0.01, 256) == {}
+    assert printed.starved("alexnet", "cifar10", 7, 1, 16)["psnr-of-recovered"] == 25.1320
 
 
 @pytest.mark.parametrize("batch", [1, 2, 4, 8, 16, 64, 256, 512, 650, 800, 1024])
 def test_the_clients_in_a_sum_hold_exactly_the_batch(batch):
-    group = crowd(batch)
-    assert group.clients * group.each == batch
-    assert (group.missing, group.after) == ((1, 1) if batch >= 8 else (0, 0))
-    assert group.channel.startswith("ideal" if batch == 1 else "secure")
+    plan = RoundPlan(batch, batch, 1)
+    assert batch % plan.clients == 0
+    assert plan.present - plan.clients == (1 if batch >= 8 else 0)
+    assert plan.channel.count("dropout") == (2 if batch >= 8 else 0)
+    assert plan.channel.startswith("plain" if batch == 1 else "secure")
 
 
 @pytest.mark.parametrize("changes", [{}, {"share": 0.1}, {"classes": 2}, {"share": 0.5, "classes": 1}])
 def test_attacker_and_clients_share_no_image_and_keep_to_their_classes(changes):
     dataset = load("digits")
-    target = dataclasses.replace(FLAT, **changes)
-    auxiliary, victims = divided(dataset, target, seed=3)
+    scenario = dataclasses.replace(FLAT, **changes)
+    auxiliary, victims = divided(dataset, scenario, seed=3)
     seen, held = ({tuple(image.flatten().tolist()) for image in part.x} for part in (auxiliary, victims))
     assert not seen & held
-    allowed = set(range(10)) if target.classes is None else {5, 6}
+    allowed = set(range(10)) if scenario.classes is None else {5, 6}
     assert set(auxiliary.y.tolist()) | set(victims.y.tolist()) <= allowed
-    whole, _ = divided(dataset, dataclasses.replace(target, share=1.0), seed=3)
-    assert len(auxiliary) == pytest.approx(target.share * len(whole), abs=1)
+    whole, _ = divided(dataset, dataclasses.replace(scenario, share=1.0), seed=3)
+    assert len(auxiliary) == pytest.approx(scenario.share * len(whole), abs=1)
 
 
 def test_an_autoencoder_is_trained_once_and_comes_back_as_it_was(engine, tmp_path, monkeypatch):
     place = workplace(engine, tmp_path)
-    made = Targets().of(DEEP, place)
-    monkeypatch.setattr(targets, "make_surrogate", lambda *_, **__: pytest.fail("trained again"))
-    kept = Targets().of(DEEP, place)
+    made = Scenarios().prepared(DEEP, place)
+    monkeypatch.setattr(scenarios, "make_surrogate", lambda *_, **__: pytest.fail("trained again"))
+    kept = Scenarios().prepared(DEEP, place)
     assert torch.equal(kept.surrogate.vector, made.surrogate.vector)
     assert torch.equal(kept.surrogate.latents, made.surrogate.latents)
     latents = made.surrogate.latents[:5]
     assert torch.equal(kept.surrogate.decode(latents), made.surrogate.decode(latents))
-    assert kept.seconds == pytest.approx(made.seconds, abs=1e-3)
+    assert kept.surrogate.seconds == pytest.approx(made.surrogate.seconds, abs=1e-3)
     assert kept.neurons == 1024
 
 
 def test_a_file_of_another_autoencoder_is_refused(engine, tmp_path):
     place = workplace(engine, tmp_path)
-    Targets().of(DEEP, place)
+    Scenarios().prepared(DEEP, place)
     other = dataclasses.replace(DEEP, schooling=dataclasses.replace(DEEP.schooling, lr=0.5))
     with pytest.raises(BadInput, match="another kind; delete it"):
-        Targets().of(other, place)
+        Scenarios().prepared(other, place)
 
 
-def test_each_round_has_clients_of_its_own_and_delivers_the_batch(flat, engine):
-    stage = Stage(flat, crowd(16), 3, engine, seed=0)
+def test_each_round_has_clients_of_its_own_and_delivers_the_batch(flat, engine, tmp_path):
+    rounds = cases(flat, RoundPlan(16, 48, 3), workplace(engine, tmp_path))
     seen = []
-    for access in stage.accesses():
-        assert access.sizes == (2,) * 9
-        delivery = access.exchange(access.current, range(9))
+    for case in rounds:
+        assert case.sizes == case.clients.sizes == (2,) * 9
+        delivery = case.clients.exchange(case.clients.current, range(9), 0)
         assert delivery.samples == 16
         assert set(delivery.clients) < set(range(9))
         seen.append(delivery.mean)
-    assert stage.rounds == 3
+    assert len(rounds) == 3
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(seen, 2))
 
 
-def test_a_stage_needs_images_for_a_round(flat, engine):
+def test_the_auditor_knows_what_the_clients_of_each_round_hold(flat, engine, tmp_path):
+    rounds = cases(flat, RoundPlan(16, 32, 3), workplace(engine, tmp_path))
+    held = [case.truth.held_by(range(9)).x for case in rounds]
+    assert torch.equal(torch.cat(held), flat.victims.x[: 2 * 18])
+
+
+def test_a_round_needs_enough_images(flat, engine, tmp_path):
     with pytest.raises(BadInput, match="too few"):
-        Stage(flat, crowd(1024), 1, engine, seed=0)
+        cases(flat, RoundPlan(1024, 1024, 1), workplace(engine, tmp_path))
 
 
-def originals(stage, number, clients):
-    first = number * stage.group.present
-    held = [flat_images for k in clients for flat_images in stage._clients[first + k]]
-    return stage.prepared.victims.x[held]
+@pytest.mark.parametrize(("batch", "adversary"), [(1, "crafting server"), (2, "blind crafting server")])
+def test_a_server_with_one_client_is_not_called_blind(batch, adversary):
+    assert RoundPlan(batch, batch, 1).adversary.adversary == adversary
 
 
-def test_the_originals_score_full_marks_and_nothing_scores_none(flat, engine):
-    stage = Stage(flat, crowd(16), 2, engine, seed=0)
-    clients = tuple(range(1, 9))
-    whole, none = (
-        stage.judge(1, Reconstructions(x, clients, 0.0, 0.0))
-        for x in (originals(stage, 1, clients), torch.empty(0, 1, 8, 8))
-    )
-    found = over_rounds([whole])
-    assert found["recovery-rate"][0].value == 1.0
-    assert found["psnr-of-returned"][0].n == 16
-    assert 0 < found["recovery-rate"][1] < 1
-    lost = over_rounds([none])
-    assert lost["recovery-rate"][0].value == 0.0
-    assert lost["psnr-of-returned"][0].value is None
-    strangers = stage.judge(0, Reconstructions(originals(stage, 1, clients), clients, 0.0, 0.0))
-    assert over_rounds([strangers])["near-exact-rate"][0].value < 1
+def examined(case, x):
+    """A round in which an attack returned `x` for all clients but the first."""
+    nobody = np.empty(0, dtype=np.int64)
+    rng = torch.Generator()
+    question = Question(case.truth, case.truth.pool[:0], nobody, nobody > 0, None, case.auxiliary, rng)
+    evidence = Reconstructions(x, tuple(range(1, 9)), 0.0, 0.0)
+    examination = Examination(case, PUBLISHED, BlindServerAccess, "reconstruction", evidence=evidence)
+    return dataclasses.replace(examination, question=question, judgement=evidence.judge(question))
+
+
+def test_the_originals_score_full_marks_and_nothing_scores_none(flat, engine, tmp_path):
+    case, other = cases(flat, RoundPlan(16, 32, 2), workplace(engine, tmp_path))
+    originals, strangers = (round.truth.held_by(range(1, 9)).x for round in (case, other))
+    found = {}
+    for name, x in (("whole", originals), ("none", originals[:0]), ("strangers", strangers)):
+        rows = over_rounds([examined(case, x)], [match(originals, x)], {"psnr": 30.0})
+        found |= {(name, row.metric): row for row in rows}
+    assert found["whole", "recovery-rate"].value == 1.0
+    assert found["whole", "psnr-of-returned"].n == 16
+    assert 0 < found["whole", "recovery-rate"].chance < 1
+    assert found["whole", "psnr"].printed == 30.0
+    assert found["none", "recovery-rate"].value == 0.0
+    assert found["none", "psnr-of-returned"].value is None
+    assert "no image was returned" in found["none", "psnr-of-returned"].reason
+    assert found["strangers", "near-exact-rate"].value < 1
 
 
 def test_few_rounds_have_the_samples_interval_and_many_that_of_the_rounds():
@@ -166,10 +193,10 @@ def test_few_rounds_have_the_samples_interval_and_many_that_of_the_rounds():
 
 
 def test_rounds_are_enough_for_the_samples_within_limits():
-    assert Meeting(crowd(64), 1024, 16).rounds == 16
-    assert Meeting(crowd(650), 1024, 16).rounds == 2
-    assert Meeting(crowd(16), 1024, 16).rounds == 16
-    assert Meeting(crowd(1024), 100, 16).rounds == 1
+    assert RoundPlan(64, 1024, 16).rounds == 16
+    assert RoundPlan(650, 1024, 16).rounds == 2
+    assert RoundPlan(16, 1024, 16).rounds == 16
+    assert RoundPlan(1024, 100, 16).rounds == 1
 
 
 def test_a_contact_sheet_keeps_every_image_in_its_place():
@@ -183,12 +210,16 @@ def test_a_contact_sheet_keeps_every_image_in_its_place():
 def test_brightness_shares_add_up_and_a_normal_fits_a_normal_best(flat):
     drawn = torch.randn(4000, 16, generator=torch.Generator().manual_seed(0))
     surrogate = dataclasses.replace(flat.surrogate, latents=drawn)
-    rows = brightness_rows(dataclasses.replace(flat, surrogate=surrogate))
-    values = {(row.attack, row.metric): row.value for row in rows}
-    for law in (SEEN, *LAWS):
-        assert sum(values[law, name] for name in bins()) == pytest.approx(1.0)
-    assert values["normal", DISTANCE] < 0.03 < values["laplace", DISTANCE]
-    assert values[SEEN, "+0.0 to +0.5"] == pytest.approx(0.1915, abs=0.025)
+    result = brightness(dataclasses.replace(flat, surrogate=surrogate))
+    shares = {shown.attack: dict(zip(shown.bins, shown.shares)) for shown in result.exhibits.histograms}
+    assert set(shares) == {LATENTS, *LAWS}
+    for by_bin in shares.values():
+        assert tuple(by_bin) == BINS
+        assert sum(by_bin.values()) == pytest.approx(1.0)
+    distances = {finding.attack: finding.value for finding in result.findings}
+    assert {finding.metric for finding in result.findings} == {DISTANCE}
+    assert distances["normal"] < 0.03 < distances["laplace"]
+    assert shares[LATENTS]["+0.0 to +0.5"] == pytest.approx(0.1915, abs=0.025)
 
 
 def test_all_networks_data_sets_and_batches_of_table_4_are_cells_at_laptop_scale():
@@ -214,9 +245,9 @@ def smoke(tmp_path_factory):
 
 
 def rows_of(folder):
-    """All findings without those that are seconds."""
+    """All findings without those that are seconds, and without the time they took."""
     rows = json.loads((folder / "results.json").read_text())
-    return [found for found in rows if not found["metric"].endswith("seconds")]
+    return [found | {"seconds": None} for found in rows if not found["metric"].endswith("seconds")]
 
 
 def test_smoke_recovers_more_than_a_blind_guess_and_peeling_more_than_that(smoke):
@@ -234,7 +265,7 @@ def test_a_study_cut_short_ends_with_the_same_numbers_from_the_kept_autoencoder(
     folder = tmp_path / "run"
     shutil.copytree(smoke, folder)
     (folder / "work" / PART / "seed-0000.json").unlink()
-    monkeypatch.setattr(targets, "make_surrogate", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(scenarios, "make_surrogate", lambda *_, **__: pytest.fail("trained again"))
     run_study("scale-mia", scale="smoke", cells=PART, out=folder, workers=1, quiet=True)
     assert rows_of(folder) == rows_of(smoke)
 
@@ -245,7 +276,7 @@ def test_rivals_privacy_and_several_steps_run_at_smoke_scale_and_say_what_they_m
     rows = rows_of(tmp_path)
     assert not [found for found in rows if found["metric"] == "not-applicable"]
     robbed = [found for found in rows if (found["attack"], found["metric"]) == ("robbing-the-fed", "psnr")]
-    assert all("leave to change the network" in found["assumes"] for found in robbed)
+    assert all("permission to change the network" in found["assumes"] for found in robbed)
     of_rate = [found for found in rows if found["metric"] == "recovery-rate"]
     rate = {(found["cell"], found["attack"]): found["value"] for found in of_rate}
     quiet = "scale-mia-peeled(rounds=1,norm=1.0)"

@@ -1,16 +1,20 @@
-import itertools
-
 import pytest
 
-from glasshouse.exhibits import Exhibits
+from glasshouse.exhibits import Exhibits, Histogram
 from glasshouse.findings import Finding
 from glasshouse.report.run import read_run
 from glasshouse.store import write_json
-from glasshouse.studies.scale_mia.brightness import DISTANCE, LAWS, SEEN, bins
-from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED
-from glasshouse.studies.scale_mia.rows import BOUND, EDGES, psnr_bin
-from glasshouse.studies.scale_mia.scales import SCALES
-from glasshouse.studies.scale_mia.study import ScaleMIAStudy
+from glasshouse.studies.scale_mia.cells import (
+    BINS,
+    BOUND,
+    DISTANCE,
+    LATENTS,
+    LAWS,
+    PEELED,
+    PSNR_BINS,
+    PUBLISHED,
+)
+from glasshouse.studies.scale_mia.grid import SCALES, ScaleMIAStudy
 
 
 def row(cell, attack, metric, value, low=None, high=None, n=100, chance=None, model="cnn", data="cifar10"):
@@ -98,8 +102,7 @@ def made_up(scale):
     for cell in ScaleMIAStudy().cells(scale):
         kind, *rest = cell.name.split("/")
         if kind == "figure-6":
-            for law, name in itertools.product((SEEN, *LAWS), (*bins(), DISTANCE)):
-                yield row(cell.name, law, name, 0.1)
+            yield from (row(cell.name, law, DISTANCE, 0.1) for law in LAWS)
             continue
         yield row(cell.name, None, BOUND, 0.6)
         specs = [rest[0]] if kind == "table-3" else [PUBLISHED, PEELED]
@@ -113,14 +116,27 @@ def made_up(scale):
                 "online-seconds",
             ):
                 yield row(cell.name, spec, metric, 25.0)
-            for low, high in itertools.pairwise(EDGES):
-                yield row(cell.name, spec, psnr_bin(low, high), 0.1)
             yield row(cell.name, spec, "vet-alarm", 1.0)
+
+
+def histogram(cell, attack, quantity, bins, share=0.1):
+    return Histogram(
+        cell=cell, seed=0, attack=attack, quantity=quantity, bins=bins, shares=(share,) * len(bins)
+    )
+
+
+def made_up_histograms(findings):
+    """A histogram for each that the cells of these findings leave."""
+    for cell in dict.fromkeys(finding.cell for finding in findings):
+        if cell.startswith("figure-6"):
+            yield from (histogram(cell, law, "brightness", BINS) for law in (LATENTS, *LAWS))
+        elif cell.startswith("table-4"):
+            yield histogram(cell, PUBLISHED, "psnr", PSNR_BINS)
 
 
 def shown(findings, folder):
     """The page of the study as the report reads it, checked on the way."""
-    own = ScaleMIAStudy().present(findings, Exhibits())
+    own = ScaleMIAStudy().present(findings, Exhibits(histograms=tuple(made_up_histograms(findings))))
     write_json(folder / "results.json", [finding.row() for finding in findings])
     write_json(
         folder / "study.json",
@@ -141,8 +157,18 @@ def test_tables_charts_and_pictures_fit_the_page_at_every_scale(scale, tmp_path)
     assert {"collisions", "dp", "quantisation", "local-steps", "laws", "fits", "vetting"} <= names
     charts = {chart.name for chart in run.study.charts}
     assert {"figure-5", "collisions", "dp", "quantisation"} <= charts
-    pictured = [own.target.network for own in SCALES[scale].rows if 64 in own.batches]
+    pictured = [own.scenario.network for own in SCALES[scale].rows if 64 in own.batches]
     assert len(run.curves.gallery) == len(pictured) + pictured.count(pictured[0])
+
+
+def test_figure_5_shows_the_mean_share_over_seeds_with_an_interval(tmp_path):
+    cell = "table-4/cnn/cifar10/64"
+    shown = [histogram(cell, PUBLISHED, "psnr", PSNR_BINS, share) for share in (0.1, 0.2, 0.3)]
+    charts = ScaleMIAStudy().present(rates(cell, PUBLISHED, 0.6), Exhibits(histograms=tuple(shown))).charts
+    (series,) = next(chart for chart in charts if chart.name == "figure-5").series
+    # t(2) = 4.3027 standard errors of the mean of three values that deviate by 0.1
+    assert series.values == pytest.approx([0.2] * len(PSNR_BINS))
+    assert series.high == pytest.approx([0.2 + 4.3027 * 0.1 / 3**0.5] * len(PSNR_BINS), rel=1e-4)
 
 
 def test_printed_and_measured_stand_side_by_side_and_rivals_to_come_say_so(tmp_path):

@@ -5,9 +5,9 @@ from glasshouse.registry import Registry
 STUDIES = Registry(
     "study",
     {
-        "mia-bad": "glasshouse.studies.mia_bad.study:MIABadStudy",
+        "mia-bad": "glasshouse.studies.mia_bad.grid:MIABadStudy",
         "batch-robustness": "glasshouse.studies.batch_robustness.grid:BatchRobustnessStudy",
-        "scale-mia": "glasshouse.studies.scale_mia.study:ScaleMIAStudy",
+        "scale-mia": "glasshouse.studies.scale_mia.grid:ScaleMIAStudy",
         "fed-fsnet": "glasshouse.studies.fed_fsnet.grid:FedFSNetStudy",
         "clients": "glasshouse.studies.clients:ClientsStudy",
     },

@@ -1,152 +1,275 @@
-"""What is measured in each cell: attacks on rounds of fresh victims."""
+"""What is measured in each cell: attacks on rounds of fresh victims, or the brightness of latents."""
 
-import time
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
 
-import torch
+import numpy as np
+from scipy import stats
+from torch import Tensor, nn
 
-from glasshouse.access import BlindServerAccess
-from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.crafted.scale_mia import ScaleMIA
-from glasshouse.auditing.gallery import save_png
-from glasshouse.errors import CannotRun
+from glasshouse.auditing.case import Case
+from glasshouse.auditing.examine import Examination, examine
+from glasshouse.auditing.gallery import contact_sheet, save_png
+from glasshouse.evidence.evidence import Score
 from glasshouse.evidence.reconstruction import Reconstructions
-from glasshouse.federation.channels.channel import RoundFailed
-from glasshouse.findings import Finding
+from glasshouse.exhibits import Exhibits, Histogram
+from glasshouse.findings import Finding, Subject
 from glasshouse.learning.seeds import torch_rng
-from glasshouse.studies.scale_mia.pictures import contact_sheet
-from glasshouse.studies.scale_mia.rows import (
-    bound_row,
-    distribution_rows,
-    missing_row,
-    reconstruction_rows,
-    vetting_row,
-)
-from glasshouse.studies.scale_mia.stage import ONE_STEP, Conditions, Crowd, Judged, Stage
-from glasshouse.studies.scale_mia.targets import Prepared
-from glasshouse.studies.study import Workplace
+from glasshouse.measures.estimate import Estimate, combined, mean, proportion
+from glasshouse.measures.pictures import CAP, RECOVERED, Match, match
+from glasshouse.studies.address import Address
+from glasshouse.studies.measured import Measured
+from glasshouse.studies.scale_mia.printed import Printed
+from glasshouse.studies.scale_mia.scenarios import Prepared, RoundPlan, cases
+from glasshouse.studies.study import CellResult, Workplace
+from glasshouse.verdicts.metrics import VETTING
 from glasshouse.vetting.vet import vet
 
 PUBLISHED = "scale-mia"
 PEELED = "scale-mia-peeled(rounds=1)"
+RATE, PSNR, RETURNED = "recovery-rate", "psnr-of-recovered", "psnr-of-returned"
+BOUND, ALARM, DISTANCE = "single-occupancy", "vet-alarm", "kolmogorov-smirnov"
+LATENTS, LAWS = "auxiliary latents", ("normal", "laplace")
+
+PICTURED = 64
+"""The batch size of the paper's pictures."""
+
+ENOUGH = 4
+"""From as many rounds on, an interval is over them: samples of one round succeed and fail together."""
+
+BOUNDS = {RATE: (0.0, 1.0), "near-exact-rate": (0.0, 1.0), "psnr": (0.0, CAP), "ssim": (-1.0, 1.0)}
+"""What is pooled over rounds, and the least and most it can be."""
+
+PSNR_EDGES = (0, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 100)
+"""PSNRs, in dB, between which Figure 5 counts samples."""
+PSNR_BINS = tuple(f"{low}\N{EN DASH}{high}" for low, high in pairwise(PSNR_EDGES))
+
+EDGES = np.arange(-3.0, 3.01, 0.5)
+"""Standard deviations from the mean, between which Figure 6 counts latents; the outer bins have no end."""
+BINS = (
+    f"below {EDGES[0]:+.1f}",
+    *(f"{low:+.1f} to {high:+.1f}" for low, high in pairwise(EDGES)),
+    f"above {EDGES[-1]:+.1f}",
+)
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """How a cell meets its victims: who holds a batch, how many samples to see, and what is in the way."""
+class Table3Cell(Address):
+    """A rival of Scale-MIA at one batch size."""
 
-    group: Crowd
-    samples: int
-    most: int
-    conditions: Conditions = ONE_STEP
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds see that many samples, at least one and at most `most`."""
-        return max(1, min(self.most, -(-self.samples // self.group.batch)))
+    pattern: ClassVar[str] = "table-3/{attack}/{batch}"
+    attack: str
+    batch: int
 
 
 @dataclass(frozen=True)
-class Extras:
-    """What a cell shows beside its metrics: pictures, the spread of PSNRs, what a client notices."""
+class Table4Cell(Address):
+    """One network, data set and batch size."""
 
-    pictures: bool = False
-    distribution: bool = False
-    vetting: bool = False
+    pattern: ClassVar[str] = "table-4/{network}/{data}/{batch}"
+    network: str
+    data: str
+    batch: int
 
 
-PLAIN = Extras()
+@dataclass(frozen=True)
+class StarvedCell(Address):
+    """An attacker with less data: a share of the images (`table` 5, and 6), or some classes (7, and 8)."""
+
+    pattern: ClassVar[str] = "table-{table}/{amount:g}/{batch}"
+    table: int
+    amount: float
+    batch: int
+
+
+@dataclass(frozen=True)
+class Figure6Cell(Address):
+    """The latents of one network and data set."""
+
+    pattern: ClassVar[str] = "figure-6/{network}/{data}"
+    network: str
+    data: str
+
+
+@dataclass(frozen=True)
+class VariedCell(Address):
+    """What the paper leaves open: one value of what a question varies."""
+
+    pattern: ClassVar[str] = "{question}/{value}"
+    question: str
+    value: str
+
+
+def table_4(measured: Measured) -> dict[tuple[str, str], dict[int, str]]:
+    """For each network and data set of Table 4 that is begun its finished cells, by rising batch size."""
+    cells = Table4Cell.matching(measured.cells)
+    rows: dict[tuple[str, str], dict[int, str]] = {(cell.network, cell.data): {} for cell in cells}
+    for cell in sorted(cells, key=lambda cell: cell.batch):
+        rows[cell.network, cell.data][cell.batch] = str(cell)
+    return rows
+
+
+def varied(measured: Measured, question: str) -> dict[str, str]:
+    """The finished cells of a question, by what it varies."""
+    cells = VariedCell.matching(measured.cells)
+    return {cell.value: str(cell) for cell in cells if cell.question == question}
+
+
+def attacks(measured: Measured, cells: Iterable[str]) -> list[str]:
+    """The attacks that were measured in some cells."""
+    return list(dict.fromkeys(attack for cell in cells for attack in measured.attacks(cell, "psnr")))
 
 
 def attacked(
     prepared: Prepared,
-    meeting: Meeting,
+    plan: RoundPlan,
     specs: Sequence[str],
     place: Workplace,
-    printed: Mapping[str, Mapping[str, float]] | None = None,
-    extras: Extras = PLAIN,
-) -> list[Finding]:
-    """All metrics of some attacks on the same victims; `printed` are the paper's, by attack."""
-    stage = Stage(prepared, meeting.group, meeting.rounds, place.engine, place.seed, meeting.conditions)
-    rows = [bound_row(stage)]
+    printed: Mapping[str, Printed],
+    *,
+    pictures: bool = False,
+    distribution: bool = False,
+    vetting: bool = False,
+) -> CellResult:
+    """All metrics of some attacks on the same victims; `printed` are the paper's, by attack.
+
+    A cell may also show pictures, the spread of PSNRs, and what a client notices.
+    """
+    rounds = cases(prepared, plan, place)
+    findings = [_bound(prepared, plan, rounds[0].subject)]
+    histograms = []
     for spec in specs:
-        try:
-            judged, offline, given = _run(stage, spec, place)
-        except CannotRun as reason:
-            rows.append(missing_row(stage, spec, str(reason)))
+        with place.progress.task(f"{spec}, batches of {plan.batch}", len(rounds)) as task:
+            examinations = []
+            for case in rounds:
+                examinations.append(_examined(case, spec, plan, place.seed))
+                task.advance()
+        if failed := [examination for examination in examinations if examination.reason]:
+            findings += failed[0].findings()
             continue
-        own = (printed or {}).get(spec, {})
-        rows += reconstruction_rows(stage, spec, judged, offline=offline, assumes=given, printed=own)
-        if extras.distribution:
-            rows += distribution_rows(stage, spec, judged)
-        if extras.vetting:
-            rows.append(_vetted(stage, spec))
-        if extras.pictures:
-            _save_sheets(stage, spec, judged[0], place)
-    return rows
+        matches = [match(_originals(seen), _rebuilt(seen).x) for seen in examinations]
+        findings += over_rounds(examinations, matches, printed.get(spec, {}))
+        if distribution:
+            counts, _ = np.histogram(np.concatenate([matched.psnr for matched in matches]), PSNR_EDGES)
+            histograms.append(Histogram.counted("psnr", dict(zip(PSNR_BINS, counts.tolist())), spec))
+        if vetting:
+            findings.append(_vetted(examinations[0], prepared.network))
+        if pictures:
+            for part, images in (("originals", _originals(examinations[0])), ("rebuilt", matches[0].guess)):
+                save_png(contact_sheet(images), place.folder / sheet_name(spec, part))
+    return CellResult(findings, Exhibits(histograms=tuple(histograms)))
 
 
-def _run(stage: Stage, spec: str, place: Workplace) -> tuple[list[Judged], float, tuple[str, ...]]:
-    """What one attack makes of each round, its seconds of preparation, and what it was given, in words."""
-    attack: Attack = ATTACKS.make(spec)
-    prepared = stage.prepared
-    knowledge = Knowledge(auxiliary=prepared.auxiliary)
-    given = knowledge.described()
-    if attack.changes_network:
-        given += ("leave to change the network",)
-    rng = torch_rng(place.seed, "attack", spec)
-    accesses = list(stage.accesses(changes_network=attack.changes_network))
-    judged: list[Judged] = []
-    offline = 0.0
-    if isinstance(attack, ScaleMIA):
-        given += (prepared.described,)
-        began = time.perf_counter()
-        crafted = attack.craft(prepared.surrogate, accesses[0], prepared.auxiliary, rng)
-        offline = prepared.seconds + time.perf_counter() - began
-    with place.progress.task(f"{spec}, batches of {stage.group.batch}", len(accesses)) as task:
-        for number, access in enumerate(accesses):
-            try:
-                if isinstance(attack, ScaleMIA):
-                    evidence = attack.attack_rounds(crafted, access)
-                else:
-                    evidence = _reconstructed(attack, access, knowledge, rng)
-                    offline += evidence.offline / len(accesses)
-            except RoundFailed as failure:
-                evidence = _nothing(stage, str(failure))
-            judged.append(stage.judge(number, evidence))
-            task.advance()
-    return judged, offline, (*given, stage.channel)
+def _examined(case: Case, spec: str, plan: RoundPlan, seed: int) -> Examination:
+    """One attack on the victims of one round; it crafts the same model in every round."""
+    granted = case if spec.startswith(PUBLISHED) else dataclasses.replace(case, surrogate=None)
+    return examine(granted, spec, plan.adversary, rng=torch_rng(seed, "attack", spec), detailed=False)
 
 
-def _reconstructed(
-    attack: Attack, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator
-) -> Reconstructions:
-    evidence = attack.run(access, knowledge, rng)
-    assert isinstance(evidence, Reconstructions)
-    return evidence
+def _rebuilt(examination: Examination) -> Reconstructions:
+    assert isinstance(examination.evidence, Reconstructions)
+    return examination.evidence
 
 
-def _nothing(stage: Stage, reason: str) -> Reconstructions:
-    shape = stage.prepared.auxiliary.shape
-    return Reconstructions(torch.empty(0, *shape), tuple(range(stage.group.present)), 0.0, 0.0, reason)
+def _originals(examination: Examination) -> Tensor:
+    """The images of the clients that the attack is about, shape (N, C, H, W)."""
+    assert examination.case.truth is not None
+    return examination.case.truth.held_by(_rebuilt(examination).clients).x
 
 
-def _vetted(stage: Stage, spec: str) -> Finding:
-    """Whether a client that vets would have flagged the first model sent, beside the untouched network."""
-    shape = stage.prepared.auxiliary.shape
-    found = vet(stage.sent[0].model(), shape)
-    honest = vet(stage.prepared.network, shape)
-    reasons = tuple(str(sign) for sign in found.signs if sign.alarming)
-    return vetting_row(stage, spec, found.crafted, honest.crafted, reasons)
+def over_rounds(
+    examinations: Sequence[Examination], matches: Sequence[Match], printed: Printed
+) -> list[Finding]:
+    """Every metric of one attack over all rounds."""
+    evidence = [_rebuilt(examination) for examination in examinations]
+    by_metric = [{score.metric: score for score in examination.scores} for examination in examinations]
+    scores = []
+    for metric, bounds in BOUNDS.items():
+        rounds = [of_round[metric] for of_round in by_metric]
+        estimate = pooled([score.estimate for score in rounds], bounds)
+        scores.append(Score(metric, estimate, float(np.mean([score.chance or 0.0 for score in rounds]))))
+    psnr = np.concatenate([matched.psnr for matched in matches])
+    returned = np.concatenate([matched.returned for matched in matches])
+    offline, online = (
+        float(np.mean([getattr(part, phase) for part in evidence])) for phase in ("offline", "online")
+    )
+    scores += [
+        Score(PSNR, _mean_psnr(psnr[psnr >= RECOVERED], f"no image reached {RECOVERED:g} dB")),
+        Score(RETURNED, _mean_psnr(psnr[returned], "no image was returned")),
+        Score("offline-seconds", Estimate(round(offline, 5), None, None, 1)),
+        Score("online-seconds", Estimate(round(online, 5), None, None, len(evidence))),
+    ]
+    notes = dict.fromkeys(part.note for part in evidence if part.note)
+    seconds = sum(examination.seconds or 0.0 for examination in examinations)
+    whole = dataclasses.replace(examinations[0], note="; ".join(notes) or None, seconds=round(seconds, 3))
+    return [whole.finding(score, printed=printed.get(score.metric)) for score in scores]
 
 
-def _save_sheets(stage: Stage, spec: str, first: Judged, place: Workplace) -> None:
-    """The first round's originals and what was made of them, as two pictures."""
-    name = spec.partition("(")[0]
-    for part, images in zip(("originals", "rebuilt"), stage.pictures(0, first.evidence)):
-        save_png(contact_sheet(images), place.folder / sheet_name(name, part))
+def pooled(rounds: Sequence[Estimate], bounds: tuple[float, float]) -> Estimate:
+    """The mean over rounds of equal size; see `ENOUGH` for what its interval is over."""
+    values = [estimate.value for estimate in rounds if estimate.value is not None]
+    if len(values) >= ENOUGH and len(set(values)) > 1:
+        note = f"the interval is over {len(values)} rounds with other victims (t)"
+        samples = sum(estimate.n for estimate in rounds)
+        return dataclasses.replace(mean(values, bounds=bounds), n=samples, note=note)
+    whole = combined(rounds, [1 / len(rounds)] * len(rounds))
+    low, high = (
+        None if end is None else min(max(end, bounds[0]), bounds[1]) for end in (whole.low, whole.high)
+    )
+    note = f"the interval takes the samples of the {len(rounds)} round(s) as independent"
+    return dataclasses.replace(whole, low=low, high=high, note=note)
+
+
+def _mean_psnr(psnr: np.ndarray, otherwise: str) -> Estimate:
+    return mean(psnr.tolist(), bounds=(0.0, CAP)) if len(psnr) else Estimate(None, None, None, 0, otherwise)
+
+
+def _bound(prepared: Prepared, plan: RoundPlan, subject: Subject) -> Finding:
+    """The share of samples that are alone in their bin if k neurons part a batch of m: (1 - 1/k)^(m-1)."""
+    share = (1 - 1 / prepared.neurons) ** (plan.batch - 1)
+    note = f"k = {prepared.neurons} neurons and bins that are equally likely"
+    return subject.finding("bound", BOUND, Estimate(share, None, None, plan.batch, note))
+
+
+def _vetted(examination: Examination, untouched: nn.Module) -> Finding:
+    """Whether a client that vets would have flagged the first model sent; chance: the untouched network."""
+    shape = examination.case.protocol.shape
+    vetting = vet(examination.sent[0].model(), shape)
+    return examination.case.subject.finding(
+        VETTING,
+        ALARM,
+        proportion(int(vetting.crafted), 1),
+        adversary=examination.adversary.adversary,
+        attack=examination.spec,
+        chance=float(vet(untouched, shape).crafted),
+        note="; ".join(str(sign) for sign in vetting.signs if sign.alarming) or None,
+    )
+
+
+def brightness(prepared: Prepared) -> CellResult:
+    """Figure 6: the share of latents in each bin, what each law gives it, and the largest gap of the CDFs."""
+    values = prepared.surrogate.latents.double().mean(1).numpy()
+    values = (values - values.mean()) / values.std()
+    middle = float(np.median(values))
+    laws = {
+        "normal": stats.norm.cdf,
+        "laplace": stats.laplace(middle, float(np.abs(values - middle).mean())).cdf,
+    }
+    subject = Subject(defence=None, data=prepared.scenario.data, model=prepared.scenario.network)
+    counts = np.bincount(np.searchsorted(EDGES, values, side="right"), minlength=len(BINS))
+    histograms = [Histogram.counted("brightness", dict(zip(BINS, counts.tolist())), LATENTS)]
+    findings = []
+    for law, cdf in laws.items():
+        shares = np.diff(np.concatenate([[0.0], cdf(EDGES), [1.0]]))
+        histograms.append(
+            Histogram(attack=law, quantity="brightness", bins=BINS, shares=tuple(shares.tolist()))
+        )
+        gap = Estimate(float(stats.kstest(values, cdf).statistic), None, None, len(values))
+        findings.append(subject.finding("distribution", DISTANCE, gap, attack=law))
+    return CellResult(findings, Exhibits(histograms=tuple(histograms)))
 
 
 def sheet_name(attack: str, part: str) -> str:

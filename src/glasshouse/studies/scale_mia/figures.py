@@ -1,36 +1,52 @@
 """The paper's figures, and charts of what goes beyond it."""
 
-from itertools import pairwise
+from collections.abc import Sequence
 
-from glasshouse.exhibits import Chart, Picture, Series
-from glasshouse.studies.scale_mia import brightness
-from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED, sheet_name
-from glasshouse.studies.scale_mia.measured import Measured
-from glasshouse.studies.scale_mia.printed import table_4
-from glasshouse.studies.scale_mia.rows import BOUND, EDGES, psnr_bin
-from glasshouse.studies.scale_mia.spelling import PSNR, RATE, named, number
-from glasshouse.studies.showing import series_of
+from glasshouse.exhibits import Chart, Histogram, Picture, Series
+from glasshouse.measures.estimate import Estimate, mean
+from glasshouse.studies.measured import Measured
+from glasshouse.studies.scale_mia.cells import (
+    BINS,
+    BOUND,
+    LATENTS,
+    LAWS,
+    PEELED,
+    PICTURED,
+    PSNR,
+    PSNR_BINS,
+    PUBLISHED,
+    RATE,
+    Figure6Cell,
+    Table4Cell,
+    attacks,
+    sheet_name,
+    table_4,
+    varied,
+)
+from glasshouse.studies.scale_mia.layout import named, number
+from glasshouse.studies.scale_mia.printed import table_4 as printed_table_4
+from glasshouse.studies.showing import chart, series_of
 
-PICTURED = 64
-FIGURES = {"cifar10": "Figure 7", "fashion-mnist": "Figure 8", "hmnist": "Figure 9"}
+NUMBERS = {"cifar10": "Figure 7: ", "fashion-mnist": "Figure 8: ", "hmnist": "Figure 9: "}
+"""What the paper calls its pictures of the CNN."""
+
 DRAWN = ("alexnet", "cnn", "mlp")
 """The networks that Figures 5 and 6 are drawn of: the paper's, or the first of these that was measured."""
 
+VARIED = {"collisions": "batch", "dp": "noise multiplier", "quantisation": "bits"}
 
-def charts(measured: Measured) -> list[Chart]:
+
+def charts(measured: Measured, histograms: Sequence[Histogram]) -> list[Chart]:
     """Everything that the finished cells allow."""
-    made = [_rates(measured, *row) for row in measured.rows() if len(measured.batches(*row)) > 1]
-    network = next((own for own in DRAWN if own in {row[0] for row in measured.rows()}), None)
-    if network is not None:
-        data = next(data for own, data in measured.rows() if own == network)
-        made.append(_figure_5(measured, network, data))
-    drawn = next((own for own in DRAWN if measured.under(f"figure-6/{own}")), None)
-    if drawn is not None:
-        made += [_figure_6(measured, drawn, data) for data in measured.under(f"figure-6/{drawn}")]
-    for head, x in (("collisions", "batch"), ("dp", "noise multiplier"), ("quantisation", "bits")):
-        if len(measured.under(head)) > 1:
-            made.append(_varied(measured, head, x))
-    return made
+    rows = table_4(measured)
+    drawn = [_rates(measured, *row) for row, cells in rows.items() if len(cells) > 1]
+    first = next((row for network in DRAWN for row in rows if row[0] == network), None)
+    if first is not None:
+        drawn.append(_figure_5(histograms, *first, list(rows[first])))
+    latents = Figure6Cell.matching(measured.cells)
+    network = next((name for name in DRAWN if name in {cell.network for cell in latents}), None)
+    drawn += [_figure_6(histograms, cell) for cell in latents if cell.network == network]
+    return drawn + [_varied(measured, name) for name in VARIED if len(varied(measured, name)) > 1]
 
 
 def pictures(measured: Measured) -> list[Picture]:
@@ -38,101 +54,88 @@ def pictures(measured: Measured) -> list[Picture]:
 
     Of the first network also with collisions resolved.
     """
-    made = []
-    for network, data in measured.rows():
-        cell = f"table-4/{network}/{data}/{PICTURED}"
-        first = network == measured.rows()[0][0]
+    shown = []
+    rows = table_4(measured)
+    for network, data in rows:
+        cell = str(Table4Cell(network, data, PICTURED))
+        first = network == next(iter(rows))[0]
         for attack in (PUBLISHED, PEELED) if first else (PUBLISHED,):
-            psnr = measured.value(cell, attack, PSNR)
             if measured.measure(cell, attack, RATE) is None:
                 continue
+            psnr = number(measured.value(cell, attack, PSNR), PSNR)
             folder = f"work/{cell}/seed-{measured.seeds[0]:04d}"
-            own = FIGURES.get(data) if network == "cnn" else None
-            made.append(
+            figure = NUMBERS.get(data, "") if network == "cnn" else ""
+            shown.append(
                 Picture(
                     cell=cell,
                     adversary="blind crafting server",
                     attack=attack,
-                    caption=f"{f'{own}: ' if own else ''}{named(network)}, {data}, a batch of {PICTURED}",
+                    caption=f"{figure}{named(network)}, {data}, a batch of {PICTURED}",
                     original=f"{folder}/{sheet_name(attack, 'originals')}",
                     result=f"{folder}/{sheet_name(attack, 'rebuilt')}",
-                    note=f"recovered ones have {number(psnr, PSNR)} dB; grey stands for nothing returned",
+                    note=f"recovered ones have {psnr} dB; grey stands for nothing returned",
                 )
             )
-    return made
+    return shown
 
 
 def _rates(measured: Measured, network: str, data: str) -> Chart:
     """Recovery rate against the batch size: printed, measured, with collisions resolved, and the bound."""
-    batches = measured.batches(network, data)
-    cells = [f"table-4/{network}/{data}/{batch}" for batch in batches]
-    paper = tuple(table_4(network, data, batch).get(RATE) for batch in batches)
+    cells = table_4(measured)[network, data]
+    paper = tuple(printed_table_4(network, data, batch).get(RATE) for batch in cells)
     series = [Series(name="as published, printed", values=paper, printed=True)] if any(paper) else []
     series += [
-        series_of("as published, measured", [measured.estimate(cell, PUBLISHED, RATE) for cell in cells]),
-        series_of("collisions resolved", [measured.estimate(cell, PEELED, RATE) for cell in cells]),
-        series_of("alone in their bin", [measured.estimate(cell, None, BOUND) for cell in cells]),
+        series_of(name, [measured.estimate(cell, attack, metric) for cell in cells.values()])
+        for name, attack, metric in (
+            ("as published, measured", PUBLISHED, RATE),
+            ("collisions resolved", PEELED, RATE),
+            ("alone in their bin", None, BOUND),
+        )
     ]
-    return Chart(
-        name=f"rates-{network}-{data}",
-        title=f"Table 4, {named(network)}, {data}: recovery rate by batch size",
-        x="batch",
-        y="recovery rate",
-        categories=tuple(map(str, batches)),
-        series=tuple(series),
-    )
+    title = f"Table 4, {named(network)}, {data}: recovery rate by batch size"
+    return chart(f"rates-{network}-{data}", title, ("batch", "recovery rate"), map(str, cells), series)
 
 
-def _figure_5(measured: Measured, network: str, data: str) -> Chart:
+def _figure_5(histograms: Sequence[Histogram], network: str, data: str, batches: Sequence[int]) -> Chart:
     """How the PSNRs of all samples are distributed."""
-    metrics = [psnr_bin(low, high) for low, high in pairwise(EDGES)]
     series = [
         series_of(
-            f"batch {batch}",
-            [measured.estimate(f"table-4/{network}/{data}/{batch}", PUBLISHED, metric) for metric in metrics],
+            f"batch {batch}", _shares(histograms, Table4Cell(network, data, batch), PUBLISHED, PSNR_BINS)
         )
-        for batch in measured.batches(network, data)
+        for batch in batches
     ]
-    return Chart(
-        name="figure-5",
-        title=f"Figure 5: PSNR of all samples by batch size, {named(network)}, {data}",
-        x="PSNR (dB)",
-        y="share of samples",
-        categories=tuple(f"{low}\N{EN DASH}{high}" for low, high in pairwise(EDGES)),
-        series=tuple(series),
-        note="From 18 dB on a sample counts as recovered. The paper draws AlexNet on CIFAR-10.",
-    )
+    title = f"Figure 5: PSNR of all samples by batch size, {named(network)}, {data}"
+    note = "From 18 dB on a sample counts as recovered. The paper draws AlexNet on CIFAR-10."
+    return chart("figure-5", title, ("PSNR (dB)", "share of samples"), PSNR_BINS, series, note=note)
 
 
-def _figure_6(measured: Measured, network: str, data: str) -> Chart:
+def _figure_6(histograms: Sequence[Histogram], cell: Figure6Cell) -> Chart:
     """The latents' brightness and the laws that are fitted to it."""
-    cell, bins = f"figure-6/{network}/{data}", brightness.bins()
-    series = [
-        series_of(law, [measured.estimate(cell, law, name) for name in bins])
-        for law in (brightness.SEEN, *brightness.LAWS)
-    ]
-    return Chart(
-        name=f"figure-6-{data}",
-        title=f"Figure 6: brightness of the latents, {named(network)}, {data}",
-        x="standard deviations from the mean",
-        y="share",
-        categories=tuple(bins),
-        series=tuple(series),
-    )
+    series = [series_of(law, _shares(histograms, cell, law, BINS)) for law in (LATENTS, *LAWS)]
+    title = f"Figure 6: brightness of the latents, {named(cell.network)}, {cell.data}"
+    return chart(f"figure-6-{cell.data}", title, ("standard deviations from the mean", "share"), BINS, series)
 
 
-def _varied(measured: Measured, head: str, x: str) -> Chart:
-    names = measured.under(head)
-    attacks = list(dict.fromkeys(own for name in names for own in measured.attacks(f"{head}/{name}")))
+def _shares(
+    histograms: Sequence[Histogram], cell: Table4Cell | Figure6Cell, attack: str, bins: Sequence[str]
+) -> list[Estimate | None]:
+    """The share of each bin: with several seeds their mean and its t interval."""
+    seeds = [shown for shown in histograms if (shown.cell, shown.attack) == (str(cell), attack)]
+    if not seeds:
+        return [None] * len(bins)
+    if len(seeds) > 1:
+        return [mean(shares) for shares in zip(*(shown.shares for shown in seeds))]
+    (only,) = seeds
+    ends = zip(only.low, only.high) if only.low else [(None, None)] * len(bins)
+    return [Estimate(share, low, high, only.n or 0) for share, (low, high) in zip(only.shares, ends)]
+
+
+def _varied(measured: Measured, question: str) -> Chart:
+    """Recovery rates of some attacks while one thing is varied."""
+    cells = varied(measured, question)
     series = [
-        series_of(attack, [measured.estimate(f"{head}/{name}", attack, RATE) for name in names])
-        for attack in attacks
+        series_of(attack, [measured.estimate(cell, attack, RATE) for cell in cells.values()])
+        for attack in attacks(measured, cells.values())
     ]
-    return Chart(
-        name=head,
-        title=f"Recovery rate by {x}",
-        x=x,
-        y="recovery rate",
-        categories=tuple(names),
-        series=tuple(series),
-    )
+    what = VARIED[question]
+    return chart(question, f"Recovery rate by {what}", (what, "recovery rate"), cells, series)

@@ -1,17 +1,40 @@
-"""The paper's tables, printed and measured side by side."""
+"""The paper's tables, printed and measured side by side, and those that go beyond them."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from glasshouse.exhibits import StudyTable
 from glasshouse.spelling import DASH
+from glasshouse.studies.measured import Measured
 from glasshouse.studies.scale_mia import printed
-from glasshouse.studies.scale_mia.cells import PEELED, PUBLISHED
-from glasshouse.studies.scale_mia.measured import Measured
-from glasshouse.studies.scale_mia.rows import BOUND, RETURNED
-from glasshouse.studies.scale_mia.spelling import INTERVALS, PSNR, RATE, WORDS, named, number, shown
+from glasshouse.studies.scale_mia.cells import (
+    ALARM,
+    BOUND,
+    DISTANCE,
+    LAWS,
+    PEELED,
+    PSNR,
+    PUBLISHED,
+    RATE,
+    RETURNED,
+    Figure6Cell,
+    StarvedCell,
+    Table3Cell,
+    Table4Cell,
+    attacks,
+    table_4,
+    varied,
+)
+from glasshouse.studies.showing import bracketed, table
 
-NOT_YET = "not yet"
+WORDS = {
+    RATE: "recovery rate",
+    PSNR: "PSNR of the recovered (dB)",
+    RETURNED: "PSNR of the returned (dB)",
+    "online-seconds": "seconds",
+}
+LINEAR = {"alexnet": 512, "resnet": 512, "vit": 512, "cnn": 1024, "vgg": 1024, "mlp": 200}
+"""The neurons of the first linear layer, which the paper shows beside a network's name."""
+
 RIVALS = {
     "dlg": "DLG / iDLG",
     "inverting-gradients": "Inverting Gradients",
@@ -20,172 +43,214 @@ RIVALS = {
     "robbing-the-fed": "Robbing the Fed",
     "scale-mia": "Scale-MIA",
 }
+INTERVALS = (
+    "Intervals are 95%: over rounds with other victims where a cell has four or more, else as if "
+    "samples were independent; those of the recovered or returned images alone always the latter."
+)
+QUESTIONS = {
+    "collisions": ("Collisions: recovery rate by the number of directions", "batch", ""),
+    "dp": (
+        "Differential privacy: recovery rate by noise multiplier",
+        "noise",
+        "Clients clip their updates to length 1, and the mean of 8 gets normal noise of a standard deviation "
+        "of the multiplier over 8. The attacks with a norm keep their updates below it. ",
+    ),
+    "quantisation": ("Quantisation: recovery rate by bits of an entry", "bits", ""),
+    "local-steps": (
+        "Local steps: recovery rate after several steps of each client",
+        "steps",
+        "Steps are on all of a client's images, minibatches on parts of them, one epoch. ",
+    ),
+    "laws": ("Laws of the latents' brightness: recovery rate", "data", ""),
+}
+"""The title of a table beyond the paper's, what it varies, and what its reader should know."""
 
 
-def paper_tables(measured: Measured) -> list[StudyTable]:
-    """Tables 3 to 8, as far as their cells are done."""
-    made = []
-    if measured.rows():
-        made += [_table_4(measured, RATE), _table_4(measured, PSNR), _resolved(measured), _quality(measured)]
-    if measured.under("table-3"):
-        made.append(_table_3(measured))
-    return made + [table for starved in STARVED for table in _starved(measured, starved)]
+def tables(measured: Measured) -> list[StudyTable]:
+    """Tables 3 to 8 and those beyond them, as far as their cells are done."""
+    laid_out = []
+    if table_4(measured):
+        laid_out += [_table_4(measured, "rate", RATE), _table_4(measured, "psnr", PSNR)]
+        laid_out += [_resolved(measured), _quality(measured)]
+    laid_out.append(_table_3(measured))
+    laid_out += [_starved(measured, table, metric) for table in printed.STARVED for metric in (RATE, PSNR)]
+    laid_out += [_varied(measured, question) for question in QUESTIONS]
+    laid_out += [_fits(measured), _vetting(measured)]
+    return [shown for shown in laid_out if shown.rows]
 
 
-def _table_4(measured: Measured, metric: str) -> StudyTable:
-    def cell(network: str, data: str, batch: int) -> str:
-        known = printed.table_4(network, data, batch).get(metric)
-        found = shown(measured, f"table-4/{network}/{data}/{batch}", PUBLISHED, metric)
-        return DASH if known is None and found == DASH else f"{number(known, metric)} / {found}"
+def number(value: float | None, metric: str = RATE) -> str:
+    """One decimal for dB, three for all else."""
+    return DASH if value is None else format(value, _form(metric))
 
-    name = "table-4-rate" if metric == RATE else "table-4-psnr"
-    note = f"Recovered: 18 dB or more. {INTERVALS} {_samples(measured)}"
-    return _by_row(measured, name, f"Table 4: {WORDS[metric]}, printed / measured", cell, note)
+
+def named(network: str) -> str:
+    """A network with its k."""
+    return f"{network} ({LINEAR[network]})" if network in LINEAR else network
+
+
+def _measured(measured: Measured, cell: str, attack: str, metric: str) -> str:
+    return bracketed(measured.estimate(cell, attack, metric), _form(metric))
+
+
+def _form(metric: str) -> str:
+    return ".1f" if metric.startswith("psnr") else ".3f"
+
+
+def _table_4(measured: Measured, name: str, metric: str) -> StudyTable:
+    def entry(cell: Table4Cell) -> str:
+        known = printed.table_4(cell.network, cell.data, cell.batch).get(metric)
+        rate = _measured(measured, str(cell), PUBLISHED, metric)
+        return DASH if known is None and rate == DASH else f"{number(known, metric)} / {rate}"
+
+    rates = [measured.measure(str(cell), PUBLISHED, RATE) for cell in Table4Cell.matching(measured.cells)]
+    counts = [rate.n for rate in rates if rate is not None and rate.n]
+    samples = f"Samples in a cell: {min(counts):,} to {max(counts):,}." if counts else ""
+    title = f"Table 4: {WORDS[metric]}, printed / measured"
+    return _like_table_4(measured, name, title, entry, f"Recovered: 18 dB or more. {INTERVALS} {samples}")
 
 
 def _resolved(measured: Measured) -> StudyTable:
     """The same victims with collisions resolved, beside the share that is alone in its bin."""
 
-    def cell(network: str, data: str, batch: int) -> str:
-        name = f"table-4/{network}/{data}/{batch}"
-        alone = measured.value(name, None, BOUND)
-        return DASH if alone is None else f"{shown(measured, name, PEELED, RATE)} ({alone:.3f})"
+    def entry(cell: Table4Cell) -> str:
+        alone = measured.value(str(cell), None, BOUND)
+        return DASH if alone is None else f"{_measured(measured, str(cell), PEELED, RATE)} ({alone:.3f})"
 
     title = "Collisions resolved: recovery rate (and the share of samples alone in their bin)"
     note = (
         "The autoencoders and victims of Table 4, with the rows shared among several directions and lone "
         f"samples taken out of the bins of the others. Alone: (1 - 1/k)^(m-1). {INTERVALS}"
     )
-    return _by_row(measured, "table-4-resolved", title, cell, note)
+    return _like_table_4(measured, "resolved", title, entry, note)
+
+
+def _like_table_4(
+    measured: Measured, name: str, title: str, entry: Callable[[Table4Cell], str], note: str
+) -> StudyTable:
+    """A line for each network and data set, a column for each batch size."""
+    rows = table_4(measured)
+    batches = sorted({batch for cells in rows.values() for batch in cells})
+    lines = [
+        (named(network), data, *(entry(Table4Cell(network, data, batch)) for batch in batches))
+        for network, data in rows
+    ]
+    return table(f"table-4-{name}", title, ("network (k)", "data", *map(str, batches)), lines, note)
 
 
 def _quality(measured: Measured) -> StudyTable:
     """All samples, not the recovered ones alone, beside the blind guess; and the seconds."""
     lines = []
-    for network, data in measured.rows():
-        batch = min(256, max(measured.batches(network, data)))
-        name = f"table-4/{network}/{data}/{batch}"
+    for (network, data), cells in table_4(measured).items():
+        batch = min(256, max(cells))
+        cell = str(Table4Cell(network, data, batch))
         line = [named(network), data, str(batch)]
         for metric in (RATE, "psnr", "ssim"):
-            found = measured.measure(name, PUBLISHED, metric)
-            chance = number(None if found is None else found.chance, metric)
-            line.append(f"{shown(measured, name, PUBLISHED, metric)} / {chance}")
-        seconds = [measured.value(name, PUBLISHED, f"{phase}-seconds") for phase in ("offline", "online")]
-        line += map(number, seconds)
-        lines.append(tuple(line))
-    phases = ("offline (s)", "online (s)")
-    return StudyTable(
-        name="table-4-quality",
-        title="All samples, as published: measured / blind guess, and the seconds of both phases",
-        columns=("network (k)", "data", "batch", WORDS[RATE], "PSNR (dB)", "SSIM", *phases),
-        rows=tuple(lines),
-        note="The blind guess is the auxiliary image nearest to each sample. Where nothing was returned for "
-        "a sample, grey is judged.",
+            measure = measured.measure(cell, PUBLISHED, metric)
+            chance = number(None if measure is None else measure.chance, metric)
+            line.append(f"{_measured(measured, cell, PUBLISHED, metric)} / {chance}")
+        seconds = [measured.value(cell, PUBLISHED, f"{phase}-seconds") for phase in ("offline", "online")]
+        lines.append((*line, *map(number, seconds)))
+    return table(
+        "table-4-quality",
+        "All samples, as published: measured / blind guess, and the seconds of both phases",
+        ("network (k)", "data", "batch", WORDS[RATE], "PSNR (dB)", "SSIM", "offline (s)", "online (s)"),
+        lines,
+        "The blind guess is the auxiliary image nearest to each sample. Where nothing was returned for a "
+        "sample, grey is judged.",
     )
-
-
-def _by_row(
-    measured: Measured, name: str, title: str, cell: Callable[[str, str, int], str], note: str
-) -> StudyTable:
-    """A table like Table 4: a line for each network and data set, a column for each batch size."""
-    batches = sorted({batch for row in measured.rows() for batch in measured.batches(*row)})
-    lines = [
-        (named(network), data, *(cell(network, data, batch) for batch in batches))
-        for network, data in measured.rows()
-    ]
-    columns = ("network (k)", "data", *map(str, batches))
-    return StudyTable(name=name, title=title, columns=columns, rows=tuple(lines), note=note)
 
 
 def _table_3(measured: Measured) -> StudyTable:
     """PSNR and seconds; of attacks that are not there yet the paper's numbers alone."""
-    batches = sorted({int(name.split("/")[1]) for name in measured.under("table-3")})
+    done = Table3Cell.matching(measured.cells)
+    batches = sorted({cell.batch for cell in done})
+
+    def entry(attack: str, batch: int, metric: str) -> str:
+        known = printed.table_3("resnet", "cifar10", attack, batch).get(metric)
+        if attack not in {cell.attack for cell in done}:
+            return DASH if known is None else f"{number(known, metric)} / not yet"
+        cell = str(Table3Cell(attack, batch))
+        spec = next(iter(attacks(measured, [cell])), attack)
+        return f"{number(known, metric)} / {_measured(measured, cell, spec, metric)}"
+
     lines = []
     for attack, words in RIVALS.items():
         for metric in (PSNR, RETURNED, "online-seconds"):
-            cells = [_rival_cell(measured, attack, batch, metric) for batch in batches]
-            if any(cell != DASH for cell in cells):
-                lines.append((words, WORDS[metric], *cells))
-    return StudyTable(
-        name="table-3",
-        title="Table 3: Scale-MIA and its rivals, printed / measured",
-        columns=("attack", "metric", *map(str, batches)),
-        rows=tuple(lines),
-        note="No PSNR is counted above 100 dB here. The paper's DLG attacks a CNN. Fishing returns one image "
-        "of a batch. A single client cannot be summed securely: the channel of the first column is ideal. "
-        + INTERVALS,
+            entries = [entry(attack, batch, metric) for batch in batches]
+            if any(text != DASH for text in entries):
+                lines.append((words, WORDS[metric], *entries))
+    return table(
+        "table-3",
+        "Table 3: Scale-MIA and its rivals, printed / measured",
+        ("attack", "metric", *map(str, batches)),
+        lines,
+        "No PSNR is counted above 100 dB here. The paper's DLG attacks a CNN. Fishing returns one image "
+        "of a batch. A single client cannot be summed securely: in the first column the server reads its "
+        f"update. {INTERVALS}",
     )
 
 
-def _rival_cell(measured: Measured, attack: str, batch: int, metric: str) -> str:
-    known = printed.table_3("resnet", "cifar10", attack, batch).get(metric)
-    if not measured.under(f"table-3/{attack}"):
-        return DASH if known is None else f"{number(known, metric)} / {NOT_YET}"
-    cell = f"table-3/{attack}/{batch}"
-    spec = next(iter(measured.attacks(cell)), attack)
-    return f"{number(known, metric)} / {shown(measured, cell, spec, metric)}"
+def _starved(measured: Measured, first: int, metric: str) -> StudyTable:
+    """Tables 5 to 8: recovery rate or PSNR by what the attacker has; one with all classes has all images."""
+    done = [cell for cell in StarvedCell.matching(measured.cells) if cell.table == first]
+    amounts = printed.STARVED[first]
+
+    def entry(amount: float, batch: int) -> str:
+        known = printed.starved(*printed.STARVED_TARGET, first, amount, batch).get(metric)
+        whole = amount == max(amounts)
+        cell = StarvedCell(5, 1.0, batch) if whole else StarvedCell(first, amount, batch)
+        return f"{number(known, metric)} / {_measured(measured, str(cell), PUBLISHED, metric)}"
+
+    batches = sorted({cell.batch for cell in done})
+    rate = measured.measure(str(done[0]), PUBLISHED, RATE) if done else None
+    network = DASH if rate is None else named(rate.row.model or "")
+    number_of_table = first if metric == RATE else first + 1
+    by = "share of the training images" if first == 5 else "number of classes"
+    return table(
+        f"table-{number_of_table}",
+        f"Table {number_of_table}: {WORDS[metric]} by {by}, printed / measured",
+        ("batch", *(f"{amount:g}" for amount in amounts)),
+        [(str(batch), *(entry(amount, batch) for amount in amounts)) for batch in batches],
+        f"Printed: alexnet (512). Measured: {network}. {INTERVALS}",
+    )
 
 
-@dataclass(frozen=True)
-class Starved:
-    """A pair of the paper's tables: recovery rate and PSNR by what the attacker has."""
-
-    numbers: tuple[int, int]
-    head: str
-    words: str
-    known: Mapping[float, tuple[tuple[float, ...], ...]]
-
-    def cell(self, key: float, batch: int) -> str:
-        """Where it is measured; one that has all classes has all images too."""
-        whole = self.head == "table-7" and key == max(self.known)
-        return f"table-5/1/{batch}" if whole else f"{self.head}/{key:g}/{batch}"
-
-    def printed(self, key: float, batch: int, place: int) -> float | None:
-        """The paper's number: rate (0) or PSNR (1)."""
-        batches = printed.STARVED_BATCHES
-        return self.known[key][place][batches.index(batch)] if batch in batches else None
+def _varied(measured: Measured, question: str) -> StudyTable:
+    """Recovery rates of some attacks while one thing is varied."""
+    title, what, note = QUESTIONS[question]
+    cells = varied(measured, question)
+    specs = attacks(measured, cells.values())
+    lines = []
+    for value, cell in cells.items():
+        rate = measured.measure(cell, specs[0], RATE) if specs else None
+        alone, blind = measured.value(cell, None, BOUND), None if rate is None else rate.chance
+        rates = [_measured(measured, cell, spec, RATE) for spec in specs]
+        lines.append((value, number(alone), number(blind), *rates))
+    return table(
+        question, title, (what, "alone in their bin", "blind guess", *specs), lines, note + INTERVALS
+    )
 
 
-STARVED = (
-    Starved((5, 6), "table-5", "share of the training images", printed.TABLES_5_AND_6),
-    Starved((7, 8), "table-7", "number of classes", printed.TABLES_7_AND_8),
-)
+def _fits(measured: Measured) -> StudyTable:
+    lines = []
+    for cell in Figure6Cell.matching(measured.cells):
+        gaps = [measured.value(str(cell), law, DISTANCE) for law in LAWS]
+        lines.append((f"{cell.network}, {cell.data}", *map(number, gaps)))
+    title = "How well laws fit the latents' brightness: largest gap between the distribution functions"
+    return table("fits", title, ("network, data", *LAWS), lines)
 
 
-def _starved(measured: Measured, own: Starved) -> list[StudyTable]:
-    inside = measured.under(own.head)
-    batches = sorted({int(name.split("/")[1]) for name in inside})
-    made = []
-    for place, metric in enumerate((RATE, PSNR)) if inside else ():
-        lines = [
-            (
-                str(batch),
-                *(
-                    f"{number(own.printed(key, batch, place), metric)} / "
-                    f"{shown(measured, own.cell(key, batch), PUBLISHED, metric)}"
-                    for key in own.known
-                ),
-            )
-            for batch in batches
-        ]
-        network = measured.measure(f"{own.head}/{inside[0]}", PUBLISHED, RATE)
-        ours = named(network.row.model or "") if network else DASH
-        made.append(
-            StudyTable(
-                name=f"table-{own.numbers[place]}",
-                title=f"Table {own.numbers[place]}: {WORDS[metric]} by {own.words}, printed / measured",
-                columns=("batch", *(f"{key:g}" for key in own.known)),
-                rows=tuple(lines),
-                note=f"Printed: alexnet (512). Measured: {ours}. {INTERVALS}",
-            )
-        )
-    return made
-
-
-def _samples(measured: Measured) -> str:
-    counts: list[int] = []
-    for network, data in measured.rows():
-        for batch in measured.batches(network, data):
-            found = measured.measure(f"table-4/{network}/{data}/{batch}", PUBLISHED, RATE)
-            counts += [found.n] if found is not None and found.n else []
-    return f"Samples in a cell: {min(counts):,} to {max(counts):,}." if counts else ""
+def _vetting(measured: Measured) -> StudyTable:
+    """What a client that vets would have said to the first model of each cell."""
+    lines = []
+    for attack in attacks(measured, measured.cells):
+        alarms = [measured.measure(cell, attack, ALARM) for cell in measured.cells]
+        known = [alarm for alarm in alarms if alarm is not None and alarm.value is not None]
+        if known:
+            flagged = sum(alarm.value or 0.0 for alarm in known)
+            reasons = [reason for alarm in known if alarm.row.note for reason in alarm.row.note.split("; ")]
+            usual = max(reasons, key=reasons.count, default=DASH)
+            lines.append((attack, f"{flagged:.0f} of {len(known)}", usual))
+    title = "What a client notices: models that glasshouse vet flags"
+    return table("vetting", title, ("attack", "flagged", "the most frequent reason"), lines)

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 SMALL_BATCHES = (1, 2, 4, 8, 16, 64, 256)
 BATCHES = (64, 128, 256, 512, 1024)
 STARVED_BATCHES = (16, 32, 64, 128, 256)
-SHARES = (0.01, 0.03, 0.1, 1.0)
-CLASSES = (1, 2, 3, 10)
 
 TABLE_3 = {
     "dlg": ((23.6666,), (117.3938,)),
@@ -83,7 +81,10 @@ TABLES_7_AND_8: Mapping[float, tuple[tuple[float, ...], ...]] = {
 }
 """The same for each number of classes."""
 
-STARVED_NETWORK, STARVED_DATA = "alexnet", "cifar10"
+STARVED = {5: TABLES_5_AND_6, 7: TABLES_7_AND_8}
+"""By the first of two tables, which shows the rate; the next shows the PSNR."""
+
+STARVED_TARGET = ("alexnet", "cifar10")
 
 Printed = Mapping[str, float]
 """Printed numbers by metric."""
@@ -101,20 +102,10 @@ def table_4(network: str, data: str, batch: int) -> Printed:
     return _at(BATCHES, batch, TABLE_4.get((network, data)))
 
 
-def tables_5_and_6(network: str, data: str, share: float, batch: int) -> Printed:
-    """Rate and PSNR where the attacker has a share of the training images."""
-    known = TABLES_5_AND_6.get(share) if _starved(network, data) else None
+def starved(network: str, data: str, table: int, amount: float, batch: int) -> Printed:
+    """Rate and PSNR where the attacker has a share of the training images (5), or some classes (7)."""
+    known = STARVED[table].get(amount) if (network, data) == STARVED_TARGET else None
     return _at(STARVED_BATCHES, batch, known)
-
-
-def tables_7_and_8(network: str, data: str, classes: int, batch: int) -> Printed:
-    """Rate and PSNR where the attacker has some classes."""
-    known = TABLES_7_AND_8.get(classes) if _starved(network, data) else None
-    return _at(STARVED_BATCHES, batch, known)
-
-
-def _starved(network: str, data: str) -> bool:
-    return (network, data) == (STARVED_NETWORK, STARVED_DATA)
 
 
 def _at(

@@ -1,0 +1,219 @@
+"""The networks under attack, the attacker's autoencoders, and rounds with victims that nobody has seen."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from glasshouse.access import BlindServerAccess, Protocol, ServerAccess
+from glasshouse.attacks.crafted.cut import find_cut
+from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, make_surrogate, restored
+from glasshouse.auditing.case import Case, protocol_of
+from glasshouse.data.dataset import Dataset
+from glasshouse.data.images import Images
+from glasshouse.data.sources import load
+from glasshouse.data.split import Split
+from glasshouse.data.stratify import stratified
+from glasshouse.defences import make_defences
+from glasshouse.errors import BadInput
+from glasshouse.evidence.truth import NOBODY, Truth
+from glasshouse.federation.channels import CHANNELS
+from glasshouse.federation.federation import Federation
+from glasshouse.federation.live import LiveClients
+from glasshouse.federation.strategies import STRATEGIES
+from glasshouse.findings import Subject
+from glasshouse.learning.layout import Layout, read_vector
+from glasshouse.learning.recipe import Recipe
+from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
+from glasshouse.models.loading import seeded_model
+from glasshouse.store import read_tensors, write_tensors
+from glasshouse.studies.study import Latest, Workplace
+
+FIRST_CLASS = 5
+"""Where the attacker has some classes only, they are those from this one on: the dogs of CIFAR-10."""
+
+TEST_SHARE = 0.4
+"""The share of the images that clients hold where a data set has no test images of its own."""
+
+CLIENTS = 8
+"""As many clients are in a sum as in the paper, if they can share the batch equally."""
+
+STEP = Recipe(batch_size=0, lr=0.1)
+"""As in the paper: one step of learning rate 0.1 on all of a client's images."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A network for some data, and the images that the attacker trains its autoencoder on.
+
+    They are a `share` of the training images, of the first `classes` classes (null: all). Clients hold test
+    images, of these classes only.
+    """
+
+    network: str
+    data: str
+    schooling: Schooling
+    share: float = 1.0
+    classes: int | None = None
+
+    @property
+    def stem(self) -> str:
+        """A name for its files."""
+        starved = f"-{self.share:g}" if self.share < 1 else ""
+        biased = f"-{self.classes}-classes" if self.classes else ""
+        return f"{self.network}-{self.data}{starved}{biased}-{self.schooling.steps}-steps"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A scenario with its images: the attacker's, and the clients' in the order in which rounds use them."""
+
+    scenario: Scenario
+    network: nn.Module
+    auxiliary: Images
+    victims: Images
+    surrogate: Surrogate
+
+    @property
+    def neurons(self) -> int:
+        """The width of the first linear layer, k."""
+        layer = self.network.get_submodule(self.surrogate.cut.linear[0])
+        assert isinstance(layer, nn.Linear)
+        return layer.out_features
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """Rounds with a batch each: how many samples to see, in how many rounds at most, and what clients do.
+
+    `options` are those of the channel `secure`.
+    """
+
+    batch: int
+    samples: int
+    most: int
+    options: tuple[str, ...] = ()
+    recipe: Recipe = STEP
+    strategy: str = "fedsgd"
+    defence: str = "none"
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds see that many samples, at least one."""
+        return max(1, min(self.most, -(-self.samples // self.batch)))
+
+    @property
+    def clients(self) -> int:
+        """How many clients are in the sum, with equal shares of the batch."""
+        return next(count for count in (CLIENTS, 10, self.batch) if self.batch % count == 0)
+
+    @property
+    def present(self) -> int:
+        """How many take part: of eight or more one vanishes before it masks, and one after, but is summed."""
+        return self.clients + (self.clients >= CLIENTS)
+
+    @property
+    def adversary(self) -> type[ServerAccess]:
+        """Who attacks; the sum of one client is its update, so that a server with one client is not blind."""
+        return ServerAccess if self.clients == 1 else BlindServerAccess
+
+    @property
+    def channel(self) -> str:
+        """The way of the updates to the server."""
+        lossy = self.present > self.clients
+        dropouts = [f"dropout_{when}={1 / self.present:.6f}" for when in ("before", "after") if lossy]
+        return "plain" if self.clients == 1 else f"secure({', '.join([*self.options, *dropouts])})"
+
+
+def cases(prepared: Prepared, plan: RoundPlan, place: Workplace) -> list[Case]:
+    """A case for each round, whose clients and images no other round has."""
+    scenario, present, share = prepared.scenario, plan.present, plan.batch // plan.clients
+    there, needed = len(prepared.victims), present * share
+    rounds = min(plan.rounds, there // needed)
+    if not rounds:
+        raise BadInput(f"{there} images of {scenario.stem} are too few for {needed} in a round")
+    pool = prepared.victims[: rounds * needed]
+    held = tuple(np.arange(len(pool)).reshape(-1, share))
+    federation = Federation(
+        prepared.network,
+        Split(pool, held, NOBODY, NOBODY, NOBODY),
+        plan.recipe,
+        engine=place.engine,
+        strategy=STRATEGIES.make(plan.strategy),
+        defences=make_defences(plan.defence),
+        channel=CHANNELS.make(plan.channel),
+        seed=derive(place.seed, "stage"),
+    )
+    start = read_vector(prepared.network)
+    return [
+        Case(
+            subject=Subject(
+                defence=plan.defence, strategy=plan.strategy, data=scenario.data, model=scenario.network
+            ),
+            protocol=protocol_of(federation, prepared.network),
+            sizes=(share,) * present,
+            clients=LiveClients(federation, start, range(first, first + present), first // present),
+            truth=Truth(pool, held[first : first + present]),
+            auxiliary=prepared.auxiliary,
+            surrogate=prepared.surrogate,
+        )
+        for first in range(0, rounds * present, present)
+    ]
+
+
+class Scenarios:
+    """Prepares scenarios, and keeps the last one and its data set in memory for the next cell that asks."""
+
+    def __init__(self) -> None:
+        self._datasets: Latest[Dataset] = Latest()
+        self._latest: Latest[Prepared] = Latest()
+
+    def prepared(self, scenario: Scenario, place: Workplace) -> Prepared:
+        """The scenario, its autoencoder read from the shared folder if it is there."""
+        return self._latest.get((scenario, place.seed, place.shared), lambda: self._prepare(scenario, place))
+
+    def _prepare(self, scenario: Scenario, place: Workplace) -> Prepared:
+        dataset = self._datasets.get(scenario.data, lambda: load(scenario.data))
+        auxiliary, victims = divided(dataset, scenario, place.seed)
+        seed = derive(place.seed, "weights")
+        network = seeded_model(scenario.network, auxiliary.shape, auxiliary.classes, seed)
+        return Prepared(
+            scenario, network, auxiliary, victims, _surrogate(scenario, network, auxiliary, place)
+        )
+
+
+def divided(dataset: Dataset, scenario: Scenario, seed: int) -> tuple[Images, Images]:
+    """The attacker's images and the clients', which no part of the attack has seen; both shuffled."""
+    train, test = dataset.train, dataset.test
+    rng = numpy_rng(seed, "images")
+    known, unseen = np.arange(len(train)), np.arange(len(test or train))
+    if test is None:
+        test, held = train, round(TEST_SHARE * len(train))
+        known, unseen = stratified(train.y.numpy(), [len(train) - held, held], rng)
+    classes = (np.arange(scenario.classes or train.classes) + FIRST_CLASS) % train.classes
+    known, unseen = (
+        positions[np.isin(images.y.numpy()[positions], classes)]
+        for images, positions in ((train, known), (test, unseen))
+    )
+    if scenario.share < 1:
+        known = known[stratified(train.y.numpy()[known], [round(scenario.share * len(known))], rng)[0]]
+    return train[known[rng.permutation(len(known))]], test[unseen[rng.permutation(len(unseen))]]
+
+
+def _surrogate(scenario: Scenario, network: nn.Module, auxiliary: Images, place: Workplace) -> Surrogate:
+    """The autoencoder, from its file or trained now."""
+    file = place.shared / f"{scenario.stem}-seed-{place.seed}.safetensors"
+    protocol = Protocol(network, Layout.of(network), Recipe(), auxiliary.shape, auxiliary.classes)
+    cut, schooling = find_cut(protocol), scenario.schooling
+    made_of = json.dumps({"schooling": str(schooling), "images": len(auxiliary)})
+    if file.exists():
+        tensors, notes = read_tensors(file)
+        if notes.get("made_of") != made_of:
+            raise BadInput(f"{file} holds an autoencoder of another kind; delete it and run again")
+        return restored(protocol, cut, tensors, schooling, float(notes["seconds"]))
+    with place.progress.task(f"autoencoder, {scenario.stem}", schooling.steps) as task:
+        rng = torch_rng(place.seed, "autoencoder", scenario.stem)
+        surrogate = make_surrogate(protocol, cut, auxiliary.x, schooling, rng, advance=task.advance)
+    write_tensors(file, surrogate.tensors(), {"made_of": made_of, "seconds": f"{surrogate.seconds:.3f}"})
+    return surrogate

@@ -40,6 +40,24 @@ def test_figures_follow_printed_and_measured(page: str) -> None:
     assert "Means over two seeds." in page
 
 
+def test_curves_that_a_study_draws_in_its_charts_are_not_drawn_again(tmp_path: Path) -> None:
+    point = {
+        "cell": "table/x",
+        "seed": 0,
+        "round": 1,
+        "acc_global": 0.5,
+        "acc_local": 0.4,
+        "down": 8,
+        "up": 8,
+    }
+    for charts, drawn in (([a_chart()], False), ([], True)):
+        run = a_study(tmp_path / str(drawn), charts=charts)
+        (run / "curves.json").write_text(json.dumps({"training": [point]}))
+        text = text_of(write_report(run).read_text())
+        assert ("the clients' own models, on average" in text) == drawn
+        assert "sent a round" not in text
+
+
 def test_every_chart_is_kept_as_svg_and_png(folder: Path) -> None:
     for name in ("chart-auc-by-batch", "chart-bars"):
         ElementTree.fromstring((folder / "figures" / f"{name}.svg").read_bytes())

@@ -1,4 +1,4 @@
-"""A small study of its own: the same data in more and more hands."""
+"""A small study: the same data in more and more hands."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -73,7 +73,7 @@ def _counterexample(measured: Models) -> Iterator[Verdict]:
     """Claim 2: StdCNN on Fashion-MNIST at a fixed rate."""
     for kind, longer in (("grid", ""), ("longer", " when trained four times as long")):
         if COUNTEREXAMPLE not in [
-            (own.data, own.model) for own in measured.lines(kind) if own.schedule == "lr"
+            (line.data, line.model) for line in measured.lines(kind) if line.schedule == "lr"
         ]:
             continue
         for quantity in (*ROBUST, TOP):
@@ -116,8 +116,8 @@ def _momentum(measured: Models) -> Iterator[Verdict]:
 
 def _federation(measured: Models) -> list[Verdict]:
     """Whether FedAvg is as robust as training in one place, for as many epochs, at the same learning rate."""
-    made = []
-    for division in dict.fromkeys(own.division for own in measured.federated):
+    judged = []
+    for division in dict.fromkeys(address.division for address in measured.federated):
         for effective, words in (
             (False, "a central model with a client's batch"),
             (True, "a central model with all clients' batches as one"),
@@ -126,8 +126,8 @@ def _federation(measured: Models) -> list[Verdict]:
                 costs = _costs(measured, division, effective, quantity)
                 what = "doublings, federated minus central" if quantity is TOP else "federated minus central"
                 claim = f"5. FedAvg ({division}) has a higher {quantity.name} than {words}"
-                made.append(judge(claim, costs, what))
-    return [own for own in made if own.verdict != "open"] or made[:1]
+                judged.append(judge(claim, costs, what))
+    return [verdict for verdict in judged if verdict.verdict != "open"] or judged[:1]
 
 
 def _training_time(measured: Models) -> Iterator[Verdict]:
@@ -149,44 +149,45 @@ def _training_time(measured: Models) -> Iterator[Verdict]:
 def _costs(measured: Models, division: str, effective: bool, quantity: Quantity) -> dict[Unit, float]:
     """Federated minus central, averaged over schedules and numbers of clients, for each seed."""
     pairs: list[tuple[Unit, float]] = []
-    for own in measured.federated:
-        if own.division != division or (own.schedule != "lr" and not effective):
+    for address in measured.federated:
+        if address.division != division or (address.schedule != "lr" and not effective):
             continue  # under LR/BS the rate follows the effective batch
-        batch = own.clients * own.batch if effective else own.batch
-        mine, yours = measured.at(own, quantity), measured.at(own.line.at(batch), quantity)
+        batch = address.clients * address.batch if effective else address.batch
+        mine, yours = measured.at(address, quantity), measured.at(address.line.at(batch), quantity)
         pairs += [
-            ((own.data, own.model, seed), mine[seed] - yours[seed]) for seed in mine.keys() & yours.keys()
+            ((address.data, address.model, seed), mine[seed] - yours[seed])
+            for seed in mine.keys() & yours.keys()
         ]
     return _averaged(pairs)
 
 
 def _slopes(measured: Models, schedule: str, quantity: Quantity, kind: str = "grid") -> dict[Unit, float]:
-    made: dict[Unit, float] = {}
+    slopes: dict[Unit, float] = {}
     for line in measured.lines(kind):
         if line.schedule == schedule and not measured.spent(line, quantity):
-            made |= measured.slopes(line, quantity)
-    return made
+            slopes |= measured.slopes(line, quantity)
+    return slopes
 
 
 def _gains(
     measured: Models, schedule: str, quantity: Quantity, *, of_clean: bool = False
 ) -> list[tuple[Unit, float]]:
     """Momentum 0.9 minus none at each batch size and seed, of robust accuracy also as a share `of_clean`."""
-    made: list[tuple[Unit, float]] = []
+    gains: list[tuple[Unit, float]] = []
     for line in measured.lines("grid"):
         heavy = replace(line, schedule=HEAVY[schedule])
         if line.schedule != schedule or (measured.spent(line, quantity) and measured.spent(heavy, quantity)):
             continue
         for batch in measured.batches(line):
             after, before, clean_after, clean_before = (
-                measured.at(own.at(batch), which) for which in (quantity, CLEAN) for own in (heavy, line)
+                measured.at(side.at(batch), which) for which in (quantity, CLEAN) for side in (heavy, line)
             )
             for seed in sorted(after.keys() & before.keys() & clean_after.keys() & clean_before.keys()):
                 gain = after[seed] - before[seed]
                 if of_clean:
                     gain = _share(after[seed], clean_after[seed]) - _share(before[seed], clean_before[seed])
-                made.append(((line.data, line.model, seed), gain))
-    return made
+                gains.append(((line.data, line.model, seed), gain))
+    return gains
 
 
 def _averaged(values: Iterable[tuple[Unit, float]]) -> dict[Unit, float]:
@@ -194,7 +195,7 @@ def _averaged(values: Iterable[tuple[Unit, float]]) -> dict[Unit, float]:
     gathered: dict[Unit, list[float]] = {}
     for unit, value in values:
         gathered.setdefault(unit, []).append(value)
-    return {unit: float(np.mean(own)) for unit, own in gathered.items()}
+    return {unit: float(np.mean(of_unit)) for unit, of_unit in gathered.items()}
 
 
 def _share(robust: float, clean: float) -> float:

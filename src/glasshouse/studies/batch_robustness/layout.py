@@ -77,10 +77,9 @@ def _ends(measured: Models, line: Line, quantity: Quantity) -> str:
     """A quantity at the smallest and at the largest batch."""
     batches = measured.batches(line)
     ends = [measured.of(line.at(batch), quantity) for batch in (batches[0], batches[-1])]
-    values = [None if own is None else own.value for own in ends]
-    return " \N{RIGHTWARDS ARROW} ".join(
-        DASH if own is None else f"{own:{_form(quantity)}}" for own in values
-    )
+    values = [None if end is None else end.value for end in ends]
+    shown = [DASH if value is None else format(value, _form(quantity)) for value in values]
+    return " \N{RIGHTWARDS ARROW} ".join(shown)
 
 
 def _slope(measured: Models, line: Line, quantity: Quantity) -> str:
@@ -127,7 +126,7 @@ def _training_time(measured: Models) -> StudyTable:
             ]
             if all(shares):
                 data, model = network
-                shown = (bracketed(mean(own), SIGNED) for own in shares)
+                shown = (bracketed(mean(share), SIGNED) for share in shares)
                 rows.append((f"{_network(model)}, {data}", quantity.name, *shown))
     return StudyTable(
         name="training-time",
@@ -143,14 +142,16 @@ def _federated(measured: Models) -> StudyTable:
     shown = (CLEAN, FGSM, PGD, WEAK_PGD, TOP)
 
     def row(training: str, address: ModelAddress) -> tuple[str, ...]:
-        found = [bracketed(measured.of(address, own), _form(own)) for own in shown]
-        return (f"{training}, {SCHEDULES[address.schedule].words}", *found)
+        cells = [bracketed(measured.of(address, quantity), _form(quantity)) for quantity in shown]
+        return (f"{training}, {SCHEDULES[address.schedule].words}", *cells)
 
     rows = []
     for line in _beside_federations(measured):
         rows += [row(f"central, batch {batch}", line.at(batch)) for batch in measured.batches(line)]
         rows += [
-            row(f"FedAvg, {own.division}, {own.hands}", own) for own in measured.federated if own.line == line
+            row(f"FedAvg, {address.division}, {address.hands}", address)
+            for address in measured.federated
+            if address.line == line
         ]
     return StudyTable(
         name="federated",
@@ -167,7 +168,9 @@ def _costs(measured: Models) -> StudyTable:
     rows: list[tuple[str | int, ...]] = []
     for data, model in measured.networks():
         cells = [
-            str(own) for own in measured.central if (own.kind, own.data, own.model) == ("grid", data, model)
+            str(address)
+            for address in measured.central
+            if (address.kind, address.data, address.model) == ("grid", data, model)
         ]
         seconds = [_seconds(measured, cells, quantity, data) for quantity in (CLEAN, FGSM, PGD, TOP)]
         residuals, products = (
@@ -189,26 +192,27 @@ def _costs(measured: Models) -> StudyTable:
 
 def _seconds(measured: Models, cells: Iterable[str], quantity: Quantity, data: str) -> str:
     """The median over the models of the seconds that a quantity took."""
-    found = [measured.measure(cell, quantity.spec(data), quantity.metric) for cell in cells]
-    known = [own.row.seconds for own in found if own is not None and own.row.seconds is not None]
+    measures = [measured.measure(cell, quantity.spec(data), quantity.metric) for cell in cells]
+    seconds = [measure.row.seconds for measure in measures if measure is not None]
+    known = [value for value in seconds if value is not None]
     return f"{statistics.median(known):.1f}" if known else DASH
 
 
 def charts(measured: Models) -> list[Chart]:
     """Everything that the finished cells allow, in the paper's order."""
-    made = []
+    numbered = []
     for data, model in measured.networks():
         for group, (_, schedules) in GROUPS.items():
             lines = [Line("grid", data, model, schedule.name) for schedule in schedules]
             lines = [line for line in lines if measured.batches(line)]
             if len(lines) > 1:
                 numbers = FIGURES.get((data, model, group), (0, 0, 0))
-                made += [
+                numbered += [
                     (number, _figure(measured, lines, group, quantity, number))
                     for number, quantity in zip((*numbers, 100), (FGSM, PGD, TOP, WEAK_PGD))
                 ]
-    made.sort(key=lambda own: own[0] or 99)
-    return [*(chart for _, chart in made), *_federated_charts(measured)]
+    numbered.sort(key=lambda figure: figure[0] or 99)
+    return [*(chart for _, chart in numbered), *_federated_charts(measured)]
 
 
 def _figure(measured: Models, lines: Sequence[Line], group: str, quantity: Quantity, number: int) -> Chart:
@@ -240,13 +244,13 @@ def _figure(measured: Models, lines: Sequence[Line], group: str, quantity: Quant
 def _federated_charts(measured: Models) -> Iterator[Chart]:
     """FedAvg beside the central model whose batch is that of all clients together."""
     for line in _beside_federations(measured):
-        federated = [own for own in measured.federated if own.line == line]
-        by_hands = {own.hands: own for own in federated}
-        effective = [line.at(own.clients * own.batch) for own in by_hands.values()]
+        federated = [address for address in measured.federated if address.line == line]
+        by_hands = {address.hands: address for address in federated}
+        effective = [line.at(address.clients * address.batch) for address in by_hands.values()]
         for quantity in (WEAK_PGD, TOP):
             series = [_series(measured, "central, effective batch", effective, quantity)]
-            for division in dict.fromkeys(own.division for own in federated):
-                addresses = [replace(own, division=division) for own in by_hands.values()]
+            for division in dict.fromkeys(address.division for address in federated):
+                addresses = [replace(address, division=division) for address in by_hands.values()]
                 series.append(_series(measured, f"FedAvg, {division}", addresses, quantity))
             yield Chart(
                 name=f"federated-{line.schedule}-{quantity.attack or 'top'}",
@@ -261,7 +265,7 @@ def _federated_charts(measured: Models) -> Iterator[Chart]:
 
 def _beside_federations(measured: Models) -> list[Line]:
     """The lines of central models that federations are compared with."""
-    return list(dict.fromkeys(own.line for own in measured.federated))
+    return list(dict.fromkeys(address.line for address in measured.federated))
 
 
 def _series(measured: Models, name: str, addresses: Iterable[ModelAddress], quantity: Quantity) -> Series:

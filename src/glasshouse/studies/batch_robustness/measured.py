@@ -137,7 +137,7 @@ class Models(Measured):
 
     def lines(self, *kinds: str) -> list[Line]:
         """The lines that have finished cells, in order."""
-        lines = [Line(own.kind, own.data, own.model, own.schedule) for own in self.central]
+        lines = [Line(at.kind, at.data, at.model, at.schedule) for at in self.central]
         return [line for line in dict.fromkeys(lines) if line.kind in kinds]
 
     def networks(self) -> list[tuple[str, str]]:
@@ -146,7 +146,7 @@ class Models(Measured):
 
     def batches(self, line: Line) -> list[int]:
         """The finished batch sizes of a line, rising."""
-        return sorted(own.batch for own in self.central if line.at(own.batch) == own)
+        return sorted(at.batch for at in self.central if line.at(at.batch) == at)
 
     def at(self, address: ModelAddress, quantity: Quantity) -> dict[int, float]:
         """The quantity at each seed, in doublings where it is logarithmic."""
@@ -162,20 +162,20 @@ class Models(Measured):
 
     def spent(self, line: Line, quantity: Quantity) -> bool:
         """Whether an attack leaves so little at every batch size that nothing can be compared."""
-        found = [self.of(line.at(batch), quantity) for batch in self.batches(line)]
-        left = [own.value for own in found if own is not None and own.value is not None]
-        return quantity.attack is not None and all(value < SPENT for value in left)
+        estimates = [self.of(line.at(batch), quantity) for batch in self.batches(line)]
+        left = [estimate.value for estimate in estimates if estimate is not None]
+        return quantity.attack is not None and all(value is None or value < SPENT for value in left)
 
     def slopes(self, line: Line, quantity: Quantity) -> dict[Unit, float]:
         """The change with each doubling of the batch size, for each seed with at least 3 sizes."""
         points = self._points(line, quantity)
-        made = {}
+        slopes = {}
         for seed in sorted({seed for seed, _, _ in points}):
             x, y = zip(*((x, y) for number, x, y in points if number == seed))
             change = slope(x, y) if len(x) >= 3 else None
             if change is not None:
-                made[line.data, line.model, seed] = change
-        return made
+                slopes[line.data, line.model, seed] = change
+        return slopes
 
     def correlation(self, line: Line, quantity: Quantity, other: Quantity | None = None) -> Estimate:
         """The rank correlation with the batch size, or with another quantity, over all sizes and seeds."""
@@ -184,7 +184,7 @@ class Models(Measured):
         else:
             pairs = []
             for batch in self.batches(line):
-                mine, yours = (self.at(line.at(batch), own) for own in (quantity, other))
+                mine, yours = (self.at(line.at(batch), which) for which in (quantity, other))
                 pairs += [(mine[seed], yours[seed]) for seed in mine if seed in yours]
         return rank_correlation([x for x, _ in pairs], [y for _, y in pairs])
 
@@ -249,7 +249,7 @@ def explained(
 
     The benchmark is left out: its momentum always comes with a falling rate, and would be taken for it.
     """
-    made = {}
+    values = {}
     for data, model in measured.networks():
         lines = [
             line
@@ -258,10 +258,10 @@ def explained(
         ]
         for seed in measured.seeds:
             points = _gathered(measured, lines, quantity, seed)
-            found = says(points) if points is not None else None
-            if found is not None:
-                made[data, model, seed] = found
-    return made
+            value = says(points) if points is not None else None
+            if value is not None:
+                values[data, model, seed] = value
+    return values
 
 
 def _gathered(measured: Models, lines: Sequence[Line], quantity: Quantity, seed: int) -> Points | None:

@@ -80,7 +80,7 @@ def materials(learner: Learner, seed: int) -> Materials:
 
 
 def first_model(learner: Learner, images: Images, seed: int) -> nn.Module:
-    """The network with first weights after Glorot; residual networks keep He's, which are their own."""
+    """The network with first weights after Glorot; residual networks keep He's."""
 
     def glorot(model: nn.Module) -> None:
         for layer in model.modules() if not learner.model.startswith("resnet") else ():
@@ -114,14 +114,14 @@ def train_federated(
     learner: Learner, schedule: Schedule, division: str, clients: int, batch: int, engine: Engine, seed: int
 ) -> Case:
     """A model trained by FedAvg, one local epoch a round; LR/BS counts the batches of all clients as one."""
-    own = materials(learner, seed)
+    images = materials(learner, seed)
     nobody = np.empty(0, dtype=np.int64)
-    looked_at = np.arange(len(own.train), len(own.train) + LOOKED_AT)
-    shares = partition(division, own.train.y.numpy(), clients, derive(seed, "partition"))
-    model = first_model(learner, own.train, seed)
+    looked_at = np.arange(len(images.train), len(images.train) + LOOKED_AT)
+    shares = partition(division, images.train.y.numpy(), clients, derive(seed, "partition"))
+    model = first_model(learner, images.train, seed)
     federation = Federation(
         model,
-        Split(own.train.joined(own.test[:LOOKED_AT]), tuple(shares), nobody, nobody, looked_at),
+        Split(images.train.joined(images.test[:LOOKED_AT]), tuple(shares), nobody, nobody, looked_at),
         replace(schedule.recipe(batch * clients, 1, learner.precision), batch_size=batch),
         engine=engine,
         seed=derive(seed, "federation"),

@@ -31,7 +31,7 @@ from glasshouse.studies.fed_fsnet.printed import OTHERS, RIVALS, WORDS, printed
 from glasshouse.verdicts.claims import Unit, Verdict, judge
 
 LIMITED = 0.1
-"""Added to what a client receives, so much of the model's own bytes still counts as very little."""
+"""Added to what a client receives, so much of the model's bytes still counts as very little."""
 NEGLIGIBLE = 0.01
 """A difference in AUC, or in a share, that counts as none."""
 BESIDE_UPDATES = (
@@ -44,11 +44,11 @@ BESIDE_UPDATES = (
 
 def verdicts(measured: Federations) -> list[Verdict]:
     """A verdict on each claim, for all scenarios of a fraction together and for each of them."""
-    made = list(_learning(measured))
+    everything = list(_learning(measured))
     for fraction in dict.fromkeys(scenario.fraction for scenario in measured.scenarios()):
-        scenarios = [own for own in measured.scenarios() if own.fraction == fraction]
-        made += Claims(measured, scenarios).verdicts()
-    return made
+        scenarios = [scenario for scenario in measured.scenarios() if scenario.fraction == fraction]
+        everything += Claims(measured, scenarios).verdicts()
+    return everything
 
 
 def _learning(measured: Federations) -> Iterator[Verdict]:
@@ -204,7 +204,7 @@ class Claims:
         if singly and len(pairs) > 1:
             groups += [[pair] for pair in pairs]
         for group in groups:
-            late, last = (self.measured.apart(method, group, own) for own in (quantity, LAST[quantity]))
+            late, last = (self.measured.apart(method, group, which) for which in (quantity, LAST[quantity]))
             rivals = dict.fromkeys(WORDS[other] for _, other in group)
             beside = [f"after the last round {_short(last)}"] if last else []
             paper = {gain for pair in group if (gain := _printed(method, pair, quantity)) is not None}
@@ -212,15 +212,20 @@ class Claims:
                 ends = dict.fromkeys(f"{gain:+.3f}" for gain in (min(paper), max(paper)))
                 beside.append(f"printed {' to '.join(ends)}")
             said = f" ({'; '.join(beside)})" if beside else ""
+            where = _at([scenario for scenario, _ in group])
             yield judge(
-                f"{start} has a higher {quantity.name} than {rival}{_at([own for own, _ in group])}",
+                f"{start} has a higher {quantity.name} than {rival}{where}",
                 late,
                 f"{WORDS[method]} minus {' or '.join(rivals)}, late rounds{said}",
             )
 
     def _paired(self, other: str, methods: Set[str] = frozenset()) -> list[Pair]:
         """Each scenario whose table has all of `methods`, with the method that others are compared with."""
-        return [(own, other) for own in self.scenarios if methods <= set(self.measured.methods(own))]
+        return [
+            (scenario, other)
+            for scenario in self.scenarios
+            if methods <= set(self.measured.methods(scenario))
+        ]
 
     def _order(self, scenario: Scenario, quantity: Quantity) -> list[str]:
         """The methods on non-IID data, the best first."""
@@ -236,16 +241,16 @@ def _printed(method: str, pair: Pair, quantity: Quantity) -> float | None:
     """The difference between a method and the one of `pair` that the paper prints."""
     scenario, other = pair
     mine, yours = (
-        printed(scenario.data, own, scenario.fraction)[BOTH.index(quantity)] for own in (method, other)
+        printed(scenario.data, name, scenario.fraction)[BOTH.index(quantity)] for name in (method, other)
     )
     return None if mine is None or yours is None else mine - yours
 
 
 def _short(values: dict[Unit, float]) -> str:
-    found = mean(list(values.values()))
-    if found.low is None or found.high is None:
-        return f"{found.value:+.4f}"
-    return f"{found.value:+.4f}, {found.low:+.4f} to {found.high:+.4f} over all comparisons"
+    over = mean(list(values.values()))
+    if over.low is None or over.high is None:
+        return f"{over.value:+.4f}"
+    return f"{over.value:+.4f}, {over.low:+.4f} to {over.high:+.4f} over all comparisons"
 
 
 def _at(scenarios: Sequence[Scenario]) -> str:

@@ -97,12 +97,14 @@ class FedFSNetStudy(Study):
 
     def cells(self, scale: str) -> list[Cell]:
         """The federations of every table first; attacks on them, which find them trained, after these."""
-        made = []
+        cells = []
         for benchmark in BENCHMARKS[scale]:
             attacked = benchmark.fraction < 1
-            made += [_cell("table", benchmark, own, table_cell, attacked) for own in benchmark.methods]
-            made += [_cell("ablation", benchmark, own, table_cell, False) for own in benchmark.ablations]
-        return made + [
+            cells += [_cell("table", benchmark, method, table_cell, attacked) for method in benchmark.methods]
+            cells += [
+                _cell("ablation", benchmark, method, table_cell, False) for method in benchmark.ablations
+            ]
+        return cells + [
             _cell("leaks", benchmark, method, leak_cell)
             for benchmark in BENCHMARKS[scale]
             for method in benchmark.methods

@@ -48,7 +48,7 @@ FIGURE_2 = ("upper-bound", "fedavg", "fed-fsnet")
 
 def tables(measured: Federations) -> list[StudyTable]:
     """Everything that the finished cells allow."""
-    made = [
+    filled = [
         _papers(measured, "table-1", "Table 1: Fed-FSNet between its bounds", TABLE_1, BOUNDS),
         _papers(measured, "table-2", "Table 2: Fed-FSNet and its competitors", TABLE_2, NO_AFL),
         _others(measured),
@@ -63,7 +63,7 @@ def tables(measured: Federations) -> list[StudyTable]:
         columns=("matter", "choice"),
         rows=tuple(CHOICES.items()),
     )
-    return [table for table in made if table.rows] + [choices]
+    return [table for table in filled if table.rows] + [choices]
 
 
 def _table(
@@ -95,7 +95,7 @@ def _papers(
             yield DASH if number is None else f"{number:.3f}"
             yield from _shown(measured, pair, (LAST[quantity], quantity))
 
-    columns = [f"{own.name}, {what}" for own in BOTH for what in ("printed", "last round", "late")]
+    columns = [f"{quantity.name}, {what}" for quantity in BOTH for what in ("printed", "last round", "late")]
     methods = {method for method, _ in table}
     rows = [pair for pair in measured.pairs() if pair[1] in methods]
     return _table(name, title, ("method", *columns), rows, cells, f"{more} {OVER_SEEDS} {LATE}")
@@ -103,7 +103,7 @@ def _papers(
 
 def _others(measured: Federations) -> StudyTable:
     """Every strategy beside FedAvg, and how much of the gap between the bounds it closes."""
-    columns = [f"{own.name}{what}" for what in (", late", " over FedAvg's") for own in BOTH]
+    columns = [f"{quantity.name}{what}" for what in (", late", " over FedAvg's") for quantity in BOTH]
     return _table(
         "strategies",
         "All strategies, the best first",
@@ -116,7 +116,7 @@ def _others(measured: Federations) -> StudyTable:
         ],
         lambda pair: [
             *_shown(measured, pair, BOTH),
-            *(_gain(measured, pair, "fedavg", own) for own in BOTH),
+            *(_gain(measured, pair, "fedavg", quantity) for quantity in BOTH),
             _closed(measured, pair),
         ],
         f"{OVER_SEEDS} {LATE} Differences are paired by seed. Gap closed: the gain in Acc_global over "
@@ -125,7 +125,7 @@ def _others(measured: Federations) -> StudyTable:
 
 
 def _ablations(measured: Federations) -> StudyTable:
-    columns = [f"{own.name}, late" for own in BOTH]
+    columns = [f"{quantity.name}, late" for quantity in BOTH]
     return _table(
         "ablations",
         "Fed-FSNet with one thing changed",
@@ -148,8 +148,8 @@ def _costs(measured: Federations) -> StudyTable:
 
     def cells(pair: Pair) -> Iterator[str]:
         for quantity, unit in ((DOWN, 1000), (UP, 1000), (SECONDS, 1)):
-            found = [measured.of(own, quantity) for own in (pair, (pair[0], "fedavg"))]
-            value, base = (None if own is None else own.value for own in found)
+            estimates = [measured.of(which, quantity) for which in (pair, (pair[0], "fedavg"))]
+            value, base = (None if estimate is None else estimate.value for estimate in estimates)
             yield DASH if value is None else f"{value / unit:,.1f}"
             yield f"{value / base:.2f}" if value is not None and base else DASH
 
@@ -189,7 +189,7 @@ def _closed(measured: Federations, pair: Pair) -> str:
     """The share of the gap between the bounds that a method closes, from means over the seeds."""
     scenario, method = pair
     gain, gap = (
-        measured.apart(own, [(scenario, "fedavg")], GLOBAL).values() for own in (method, "upper-bound")
+        measured.apart(name, [(scenario, "fedavg")], GLOBAL).values() for name in (method, "upper-bound")
     )
     if not gain or not gap or method in ("fedavg", "upper-bound"):
         return DASH
@@ -198,8 +198,8 @@ def _closed(measured: Federations, pair: Pair) -> str:
 
 def charts(measured: Federations) -> list[Chart]:
     """Figure 2, accuracy against rounds, for every scenario; and what strategies gain and give away."""
-    made = [*_curves(measured), *_gains(measured), *_membership(measured)]
-    return [chart.model_copy(update={"note": seeds_note(measured)}) for chart in made]
+    drawn = [*_curves(measured), *_gains(measured), *_membership(measured)]
+    return [chart.model_copy(update={"note": seeds_note(measured)}) for chart in drawn]
 
 
 def _curves(measured: Federations) -> Iterator[Chart]:
@@ -219,7 +219,10 @@ def _curves(measured: Federations) -> Iterator[Chart]:
                 continue
             curves = {method: measured.curve((scenario, method)) for method in methods}
             rounds = sorted({number for curve in curves.values() for number in curve})
-            series = [series_of(WORDS[own], [curves[own].get(number) for number in rounds]) for own in curves]
+            series = [
+                series_of(WORDS[method], [curve.get(number) for number in rounds])
+                for method, curve in curves.items()
+            ]
             yield Chart(
                 name=f"rounds-{scenario.name}-{group}",
                 title=f"{title}: {scenario}",
@@ -240,8 +243,10 @@ def _gains(measured: Federations) -> Iterator[Chart]:
             continue
         series = []
         for quantity in BOTH:
-            gains = [measured.apart(own, [(scenario, "fedavg")], quantity).values() for own in methods]
-            series.append(series_of(quantity.name, [mean(list(own)) if own else None for own in gains]))
+            gains = [
+                list(measured.apart(method, [(scenario, "fedavg")], quantity).values()) for method in methods
+            ]
+            series.append(series_of(quantity.name, [mean(gain) if gain else None for gain in gains]))
         yield Chart(
             name=f"gains-{scenario.name}",
             title=f"Late accuracy over FedAvg's: {scenario}",
@@ -257,10 +262,10 @@ def _membership(measured: Federations) -> Iterator[Chart]:
     methods = list(dict.fromkeys(method for _, method in measured.pairs("leaks")))
     series = [
         series_of(
-            f"{own.data}, {own.model}",
-            [measured.of((own, method), MEMBERSHIP) for method in methods],
+            f"{scenario.data}, {scenario.model}",
+            [measured.of((scenario, method), MEMBERSHIP) for method in methods],
         )
-        for own in measured.scenarios("leaks")
+        for scenario in measured.scenarios("leaks")
     ]
     if series:
         yield Chart(

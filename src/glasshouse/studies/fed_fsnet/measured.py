@@ -120,9 +120,9 @@ class Federations(Measured):
         }
         self._rounds: dict[tuple[str, str, float], int] = {}
         for row in rows:
-            own = FederationAddress.parse(row.cell)
-            if own and row.metric == SPEED.metric and row.n:
-                key = own.data, own.model, own.fraction
+            address = FederationAddress.parse(row.cell)
+            if address and row.metric == SPEED.metric and row.n:
+                key = address.data, address.model, address.fraction
                 self._rounds[key] = max(self._rounds.get(key, 0), row.n)
         self._curves: dict[str, dict[int, list[float]]] = {}
         for point in training:
@@ -132,16 +132,21 @@ class Federations(Measured):
 
     def scenarios(self, kind: str = "table") -> list[Scenario]:
         """The scenarios that have finished cells of a kind, in order."""
-        keys = [(own.data, own.model, own.fraction) for own in self._addresses if own.kind == kind]
+        addresses = [address for address in self._addresses if address.kind == kind]
+        keys = [(address.data, address.model, address.fraction) for address in addresses]
         return [Scenario(*key, self._rounds.get(key, 0)) for key in dict.fromkeys(keys)]
 
     def methods(self, scenario: Scenario, kind: str = "table") -> list[str]:
         """The finished methods of a scenario, in order."""
-        return [own.method for own in self._addresses if str(own) == scenario.cell(kind, own.method)]
+        return [
+            address.method
+            for address in self._addresses
+            if str(address) == scenario.cell(kind, address.method)
+        ]
 
     def pairs(self, kind: str = "table") -> list[Pair]:
         """The finished methods of every scenario."""
-        return [(own, method) for own in self.scenarios(kind) for method in self.methods(own, kind)]
+        return [(where, method) for where in self.scenarios(kind) for method in self.methods(where, kind)]
 
     def at(self, pair: Pair, quantity: Quantity) -> dict[int, float]:
         """The quantity of a method at each seed."""
@@ -153,26 +158,26 @@ class Federations(Measured):
 
     def apart(self, method: str, others: Iterable[Pair], quantity: Quantity) -> dict[Unit, float]:
         """By how much a method is above the one of each pair, at each seed that both have."""
-        made: dict[Unit, float] = {}
+        differences: dict[Unit, float] = {}
         for scenario, other in others:
-            mine, yours = (self.at((scenario, own), quantity) for own in (method, other))
-            made |= {scenario.unit(seed): mine[seed] - yours[seed] for seed in mine if seed in yours}
-        return made
+            mine, yours = (self.at((scenario, name), quantity) for name in (method, other))
+            differences |= {scenario.unit(seed): mine[seed] - yours[seed] for seed in mine if seed in yours}
+        return differences
 
     def over_chance(self, pairs: Iterable[Pair], quantity: Quantity) -> dict[Unit, float]:
         """By how much a quantity is above a blind guess for each pair, at each seed."""
-        made = {}
+        gains = {}
         for scenario, method in pairs:
             key = self._key((scenario, method), quantity)
             for seed, value in self.by_seed(*key).items():
                 if (*key, seed) in self._chances:
-                    made[scenario.unit(seed)] = value - self._chances[*key, seed]
-        return made
+                    gains[scenario.unit(seed)] = value - self._chances[*key, seed]
+        return gains
 
     def best(self, scenario: Scenario, methods: Iterable[str], quantity: Quantity) -> list[str]:
         """Those of `methods` that have the quantity, the highest mean over the seeds first."""
-        values = {method: self.at((scenario, method), quantity).values() for method in methods}
-        means = {method: statistics.fmean(own) for method, own in values.items() if own}
+        by_seed = {method: self.at((scenario, method), quantity).values() for method in methods}
+        means = {method: statistics.fmean(values) for method, values in by_seed.items() if values}
         return sorted(means, key=lambda method: -means[method])
 
     def curve(self, pair: Pair) -> dict[int, Estimate]:

@@ -1,4 +1,4 @@
-"""Images that somebody else divided: who was trained on and who was not, each from a place of its own."""
+"""Images that are already divided into members, non-members and others, each part from another source."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -60,7 +60,7 @@ def row_sign(layer: Layer, group: Tensor) -> Sign:
     share = f"{len(group)} of {len(layer.weight)} rows have the same direction"
     steps = 0 if layer.bias is None else _distinct(_thresholds(layer.weight[group], layer.bias[group]))
     if steps < GROUP:
-        why = f"{share}, but without a bias of their own: they see the same and tell no samples apart"
+        why = f"{share}, but not different biases: they see the same and tell no samples apart"
         return Sign("constant-block", layer.name, why, alarming=False)
     why = (
         f"{share} and {steps} different thresholds: they sort samples by one quantity into bins, and the "

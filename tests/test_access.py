@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 import torch
-from test_attacks import finished
+from cases import access_to, finished
 from torch import Tensor, nn
 
 from glasshouse.access import (
@@ -48,52 +48,52 @@ def reachable(root):
 
 
 @pytest.fixture
-def grantor(engine):
-    return finished(engine, rounds=2)[0]
+def case(engine):
+    return finished(engine, rounds=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_attribute_of_an_access_object_leads_to_data_or_to_the_auditor(kind, grantor):
-    for value in reachable(grantor.grant(kind)):
+def test_no_attribute_of_an_access_object_leads_to_data_or_to_the_auditor(kind, case):
+    for value in reachable(access_to(case, kind)):
         assert not isinstance(value, Images | Split | Federation | np.ndarray), type(value)
         assert type(value).__module__.split(".")[:2] != ["glasshouse", "auditing"], type(value)
 
 
-def test_an_outsider_reaches_no_weights(grantor):
-    assert not [v for v in reachable(grantor.grant(QueryAccess)) if isinstance(v, Tensor | nn.Module)]
+def test_an_outsider_reaches_no_weights(case):
+    assert not [v for v in reachable(access_to(case, QueryAccess)) if isinstance(v, Tensor | nn.Module)]
 
 
-def test_a_blind_server_reaches_no_single_update(grantor):
-    access = grantor.grant(AggregateAccess)
-    single = [update.delta for seen in grantor.grant(UpdateAccess).rounds for update in seen.updates]
+def test_a_blind_server_reaches_no_single_update(case):
+    access = access_to(case, AggregateAccess)
+    single = [update.delta for seen in access_to(case, UpdateAccess).rounds for update in seen.updates]
     for value in reachable(access):
         assert not isinstance(value, Update)
         if isinstance(value, Tensor):
             assert not any(value.shape == delta.shape and torch.equal(value, delta) for delta in single)
 
 
-def test_a_curious_server_sees_each_update_of_each_round(grantor):
-    rounds = grantor.grant(UpdateAccess).rounds
+def test_a_curious_server_sees_each_update_of_each_round(case):
+    rounds = access_to(case, UpdateAccess).rounds
     assert [seen.number for seen in rounds] == [0, 1]
     assert [update.client for update in rounds[0].updates] == [0, 1, 2]
 
 
-def test_an_owner_cannot_change_the_model_that_is_scored(grantor):
-    access = grantor.grant(ModelAccess)
-    before = [p.clone() for p in grantor.model.parameters()]
+def test_an_owner_cannot_change_the_model_that_is_scored(case):
+    access = access_to(case, ModelAccess)
+    before = [p.clone() for p in case.model.parameters()]
     with torch.no_grad():
         for p in access.model.parameters():
             p.zero_()
-    assert all(torch.equal(p, kept) for p, kept in zip(grantor.model.parameters(), before))
+    assert all(torch.equal(p, kept) for p, kept in zip(case.model.parameters(), before))
 
 
-def test_an_outsider_gets_probabilities(grantor):
-    answers = grantor.grant(QueryAccess).probabilities(torch.rand(5, 1, 8, 8))
+def test_an_outsider_gets_probabilities(case):
+    answers = access_to(case, QueryAccess).probabilities(torch.rand(5, 1, 8, 8))
     torch.testing.assert_close(answers.sum(1), torch.ones(5, dtype=torch.double))
 
 
-def test_a_crafting_server_gets_what_the_clients_train_from_what_it_sends(grantor):
-    access = grantor.grant(ServerAccess)
+def test_a_crafting_server_gets_what_the_clients_train_from_what_it_sends(case):
+    access = access_to(case, ServerAccess)
     delivery = access.exchange(torch.zeros_like(access.current), [0, 2])
     assert delivery.clients == (0, 2)
     head_bias = access.protocol.layout.named(delivery.updates[0].delta)["3.bias"]
@@ -102,9 +102,9 @@ def test_a_crafting_server_gets_what_the_clients_train_from_what_it_sends(granto
     assert body.abs().sum() == 0
 
 
-def test_a_blind_crafting_server_gets_the_sum_of_it_and_no_update(grantor):
-    seen = grantor.grant(ServerAccess)
-    blind = grantor.grant(BlindServerAccess)
+def test_a_blind_crafting_server_gets_the_sum_of_it_and_no_update(case):
+    seen = access_to(case, ServerAccess)
+    blind = access_to(case, BlindServerAccess)
     vector = torch.zeros_like(seen.current)
     shown, summed = (access.exchange(vector, [0, 2]) for access in (seen, blind))
     assert summed.updates is None

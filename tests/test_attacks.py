@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from cases import access_to, finished, question_about, question_about_labels, scores
 from conftest import CLASSES, make_images, make_model, make_plain_model, make_split
 from torch import nn
 
@@ -12,50 +13,23 @@ from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.saturated_head import SaturatedHead
 from glasshouse.attacks.labels.counts import LabelCountsFromUpdates
-from glasshouse.attacks.labels.head import whole_counts
 from glasshouse.attacks.membership.threshold import Gap, LossThreshold
-from glasshouse.auditing.grants import Grantor
-from glasshouse.auditing.scoring import overlap, score
-from glasshouse.auditing.truth import Truth
-from glasshouse.defences import make_defences
+from glasshouse.auditing.examine import examine
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.evasion import AdversarialExamples
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.evidence.membership import MembershipScores
-from glasshouse.federation.federation import Federation, Plan
-from glasshouse.federation.history import Record
-from glasshouse.federation.strategies.fedavg import FedAvg, FedSGD
+from glasshouse.federation.strategies.fedavg import FedSGD
 from glasshouse.learning.evaluate import predict
-from glasshouse.learning.layout import read_vector
 from glasshouse.learning.recipe import Recipe
+from glasshouse.measures.labels import overlap, whole_counts
 
 RNG = torch.Generator()
 
 
-def finished(engine, *, model=None, split=None, recipe=None, strategy=None, defence="none", rounds=1):
-    """A finished federation's grantor, and what each of its clients holds."""
-    model, split = model or make_plain_model(), split or make_split()
-    record = Record()
-    federation = Federation(
-        model,
-        split,
-        recipe or Recipe(epochs=1, batch_size=0, lr=0.1),
-        engine=engine,
-        strategy=strategy or FedAvg(),
-        defences=make_defences(defence),
-    )
-    plan = Plan(rounds=rounds, observe=tuple(range(rounds)))
-    history = federation.run(read_vector(model), plan, record=record)
-    seen = [record.observed(number) for number in range(rounds)]
-    held = np.stack([split.client(k).label_counts().numpy() for k in range(len(split.clients))])
-    return Grantor(model, federation, history, seen), held
-
-
-def truth_about(images, member=None, *, counts=None, model=None):
-    """What the auditor knows: who is a member, all of them one client's, and the labels of the clients."""
-    member = np.zeros(len(images), dtype=bool) if member is None else member
-    counts = np.zeros((1, CLASSES)) if counts is None else counts
-    return Truth(images, np.where(member, 0, -1), member, counts, model or nn.Identity(), RNG)
+def counts_of(evidence):
+    """The labels counted, client by client."""
+    return [counted.counts.tolist() for counted in evidence.counted]
 
 
 def test_every_attack_declares_its_family_its_access_and_what_it_is_told():
@@ -74,7 +48,7 @@ def test_the_gap_attack_has_half_the_gap_as_its_advantage():
     member = np.arange(40) < 25
     access = QueryAccess(lambda x: predict(model, x).softmax(1))
     evidence = Gap().run(access, Knowledge(images), RNG)
-    value = score(evidence, truth_about(images, member))[1].estimate.value
+    value = scores(evidence, question_about(images, member))["balanced-accuracy"].estimate.value
     gap = right[:25].double().mean() - right[25:].double().mean()
     assert value == pytest.approx(0.5 + gap.item() / 2)
 
@@ -93,35 +67,30 @@ def test_the_loss_threshold_finds_members_that_were_learned_by_heart(engine):
     noisy = split.pool
     labels = torch.randint(0, CLASSES, noisy.y.shape, generator=torch.Generator().manual_seed(0))
     split = dataclasses.replace(split, pool=dataclasses.replace(noisy, y=labels))
-    grantor, _ = finished(engine, split=split, recipe=Recipe(epochs=600, batch_size=10, lr=0.2))
-    positions = np.concatenate([split.members, split.nonmembers])
-    member = np.arange(len(positions)) < len(split.members)
-    candidates = split.pool[positions]
-    knowledge = Knowledge(candidates, split.images("auxiliary"))
-    evidence = LossThreshold().run(grantor.grant(QueryAccess), knowledge, RNG)
-    found = score(evidence, truth_about(candidates, member))
-    assert found[0].estimate.low > 0.8
+    case = finished(engine, split=split, recipe=Recipe(epochs=600, batch_size=10, lr=0.2))
+    area, *_ = examine(case, "loss-threshold", QueryAccess).scores
+    assert area.metric == "auc"
+    assert area.estimate.low > 0.8
 
 
 def test_a_model_that_never_saw_the_candidates_gives_them_away_no_more_than_chance(engine):
-    grantor, _ = finished(engine, split=make_split((60,)), recipe=Recipe(epochs=50, batch_size=10, lr=0.1))
+    case = finished(engine, split=make_split((60,)), recipe=Recipe(epochs=50, batch_size=10, lr=0.1))
     strangers = make_images(400, seed=9)
-    member = np.random.default_rng(0).permutation(400) < 200
-    truth = truth_about(strangers, member)
+    question = question_about(strangers, np.random.default_rng(0).permutation(400) < 200)
     for attack in (Gap(), LossThreshold()):
         knowledge = Knowledge(strangers, make_images(100, seed=10))
-        evidence = attack.run(grantor.grant(QueryAccess), knowledge, RNG)
-        area = score(evidence, truth)[0].estimate
+        evidence = attack.run(access_to(case, QueryAccess), knowledge, RNG)
+        area = scores(evidence, question)["auc"].estimate
         assert area.value == 0.5 if area.low is None else area.low <= 0.5 <= area.high
 
 
 def test_one_sample_gives_its_label_away_exactly(engine):
     for seed in range(5):
         split = make_split((1, 1, 1, 1))
-        grantor, held = finished(engine, model=make_plain_model(seed), split=split, strategy=FedSGD())
-        evidence = LabelCountsFromUpdates().run(grantor.grant(UpdateAccess), Knowledge(), RNG)
+        case = finished(engine, model=make_plain_model(seed), split=split, strategy=FedSGD())
+        evidence = LabelCountsFromUpdates().run(access_to(case, UpdateAccess), Knowledge(), RNG)
         for counted in evidence.counted:
-            assert (counted.counts == held[counted.clients[0]]).all()
+            assert (counted.counts == case.truth.label_counts[counted.clients[0]]).all()
 
 
 def test_a_head_of_zeros_makes_the_linear_system_exact(engine):
@@ -129,22 +98,24 @@ def test_a_head_of_zeros_makes_the_linear_system_exact(engine):
     with torch.no_grad():
         model[-1].weight.zero_()
         model[-1].bias.zero_()
-    grantor, held = finished(engine, model=model, split=make_split((37, 22, 11)), strategy=FedSGD())
-    evidence = LabelCountsFromUpdates().run(grantor.grant(UpdateAccess), Knowledge(), RNG)
-    assert [tuple(counted.counts) for counted in evidence.counted] == [tuple(row) for row in held]
+    case = finished(engine, model=model, split=make_split((37, 22, 11)), strategy=FedSGD())
+    evidence = LabelCountsFromUpdates().run(access_to(case, UpdateAccess), Knowledge(), RNG)
+    assert [tuple(counted.counts) for counted in evidence.counted] == [
+        tuple(row) for row in case.truth.label_counts
+    ]
 
 
 def test_a_model_that_knows_its_labels_leaves_nothing_to_count(engine):
-    grantor, _ = finished(engine, split=make_split((40,)), recipe=Recipe(epochs=300, batch_size=10, lr=0.2))
-    (counted,) = LabelCountsFromUpdates().run(grantor.grant(UpdateAccess), Knowledge(), RNG).counted
+    case = finished(engine, split=make_split((40,)), recipe=Recipe(epochs=300, batch_size=10, lr=0.2))
+    (counted,) = LabelCountsFromUpdates().run(access_to(case, UpdateAccess), Knowledge(), RNG).counted
     assert counted.counts.tolist() == [10, 10, 10, 10]
 
 
 def test_the_sum_of_the_updates_gives_the_labels_of_all_clients_together(engine):
-    grantor, held = finished(engine, split=make_split((37, 22, 11)), strategy=FedSGD())
-    (counted,) = LabelCountsFromUpdates().run(grantor.grant(AggregateAccess), Knowledge(), RNG).counted
+    case = finished(engine, split=make_split((37, 22, 11)), strategy=FedSGD())
+    (counted,) = LabelCountsFromUpdates().run(access_to(case, AggregateAccess), Knowledge(), RNG).counted
     assert counted.clients == (0, 1, 2)
-    assert overlap(counted.counts, held.sum(0)) > 0.9
+    assert overlap(counted.counts, case.truth.label_counts.sum(0)) > 0.9
 
 
 @pytest.mark.parametrize(("sizes", "recipe"), [
@@ -153,67 +124,73 @@ def test_the_sum_of_the_updates_gives_the_labels_of_all_clients_together(engine)
 ])  # fmt: skip
 @pytest.mark.parametrize("network", [make_plain_model, make_model])
 def test_a_saturated_head_counts_labels_exactly_through_local_epochs(engine, network, sizes, recipe):
-    grantor, held = finished(engine, model=network(), split=make_split(sizes), recipe=recipe)
-    evidence = SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
-    assert [tuple(counted.counts) for counted in evidence.counted] == [tuple(row) for row in held]
+    case = finished(engine, model=network(), split=make_split(sizes), recipe=recipe)
+    evidence = SaturatedHead().run(access_to(case, ServerAccess), Knowledge(), RNG)
+    assert [tuple(counted.counts) for counted in evidence.counted] == [
+        tuple(row) for row in case.truth.label_counts
+    ]
 
 
 def test_a_smaller_last_batch_leaves_the_counts_nearly_exact(engine):
     sizes = (37, 28, 33, 26, 46, 55, 68, 29)
-    grantor, held = finished(engine, split=make_split(sizes), recipe=Recipe(epochs=3, batch_size=10, lr=0.1))
-    evidence = SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
-    shares = [overlap(counted.counts, own) for counted, own in zip(evidence.counted, held)]
+    case = finished(engine, split=make_split(sizes), recipe=Recipe(epochs=3, batch_size=10, lr=0.1))
+    evidence = SaturatedHead().run(access_to(case, ServerAccess), Knowledge(), RNG)
+    shares = [overlap(counted.counts, own) for counted, own in zip(evidence.counted, case.truth.label_counts)]
     assert np.mean(shares) > 0.97
 
 
 def test_clipping_does_not_stop_a_saturated_head(engine):
-    grantor, held = finished(
+    case = finished(
         engine,
         split=make_split((40, 20, 10)),
         recipe=Recipe(epochs=2, batch_size=10, lr=0.1),
         defence="clipping(norm=0.01)",
     )
-    evidence = SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
-    assert [tuple(counted.counts) for counted in evidence.counted] == [tuple(row) for row in held]
+    evidence = SaturatedHead().run(access_to(case, ServerAccess), Knowledge(), RNG)
+    assert [tuple(counted.counts) for counted in evidence.counted] == [
+        tuple(row) for row in case.truth.label_counts
+    ]
 
 
 def test_noise_does_stop_a_saturated_head(engine):
-    grantor, held = finished(engine, split=make_split((40, 20, 10)), defence="gaussian-noise(std=1.0)")
-    evidence = SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
-    assert [tuple(counted.counts) for counted in evidence.counted] != [tuple(row) for row in held]
+    case = finished(engine, split=make_split((40, 20, 10)), defence="gaussian-noise(std=1.0)")
+    evidence = SaturatedHead().run(access_to(case, ServerAccess), Knowledge(), RNG)
+    assert [tuple(counted.counts) for counted in evidence.counted] != [
+        tuple(row) for row in case.truth.label_counts
+    ]
 
 
 def test_label_attacks_say_why_they_do_not_apply(engine):
     headless = nn.Sequential(nn.Flatten(), nn.Linear(64, CLASSES, bias=False))
-    grantor, _ = finished(engine, model=headless)
+    case = finished(engine, model=headless)
     with pytest.raises(CannotRun, match="linear layer with a bias"):
-        LabelCountsFromUpdates().run(grantor.grant(UpdateAccess), Knowledge(), RNG)
-    grantor, _ = finished(engine, recipe=Recipe(optimiser="adam", lr=0.01))
+        LabelCountsFromUpdates().run(access_to(case, UpdateAccess), Knowledge(), RNG)
+    case = finished(engine, recipe=Recipe(optimiser="adam", lr=0.01))
     with pytest.raises(CannotRun, match="adam"):
-        SaturatedHead().run(grantor.grant(ServerAccess), Knowledge(), RNG)
+        SaturatedHead().run(access_to(case, ServerAccess), Knowledge(), RNG)
 
 
 def test_a_hidden_layer_is_not_taken_for_the_head(engine):
     model = nn.Sequential(
         nn.Flatten(), nn.Linear(64, CLASSES), nn.ReLU(), nn.Linear(CLASSES, CLASSES, bias=False)
     )
-    grantor, _ = finished(engine, model=model)
+    case = finished(engine, model=model)
     with pytest.raises(CannotRun, match="linear layer with a bias"):
-        LabelCountsFromUpdates().run(grantor.grant(UpdateAccess), Knowledge(), RNG)
+        LabelCountsFromUpdates().run(access_to(case, UpdateAccess), Knowledge(), RNG)
 
 
 def test_examples_that_move_too_far_or_are_no_images_are_not_scored():
     images = make_images(4)
-    truth = truth_about(images, model=make_model().eval())
+    question = question_about(images, model=make_model().eval())
     with pytest.raises(CannotRun, match=r"more than its eps = 0\.01"):
-        score(AdversarialExamples((images.x + 0.5).clamp(0, 1)[None], (0.01,)), truth)
+        AdversarialExamples((images.x + 0.5).clamp(0, 1)[None], (0.01,)).judge(question)
     with pytest.raises(CannotRun, match=r"in \[0, 1\]"):
-        score(AdversarialExamples(images.x[None] - 5, (10.0,)), truth)
+        AdversarialExamples(images.x[None] - 5, (10.0,)).judge(question)
 
 
 def test_a_guess_that_happens_to_be_exact_counts_as_chance():
-    truth = truth_about(make_images(4), counts=np.array([[2, 2, 2, 2]]))
-    exact = score(LabelCounts((CountedLabels((0,), np.array([2, 2, 2, 2])),)), truth)[1]
+    question = question_about_labels([[2, 2, 2, 2]])
+    exact = scores(LabelCounts((CountedLabels((0,), np.array([2, 2, 2, 2])),)), question)["exact-counts"]
     assert (exact.estimate.value, exact.chance) == (1.0, 1.0)
 
 
@@ -224,11 +201,11 @@ def test_whole_counts_are_proportional_and_add_up():
 
 
 def test_label_scores_know_the_blind_guess():
-    truth = truth_about(make_images(4), counts=np.array([[8, 0, 0, 0], [2, 2, 2, 2]]))
+    question = question_about_labels([[8, 0, 0, 0], [2, 2, 2, 2]])
     evidence = LabelCounts(
         (CountedLabels((0,), np.array([6, 2, 0, 0])), CountedLabels((1,), np.array([2, 2, 2, 2])))
     )
-    shares, exact = score(evidence, truth)
+    shares, exact = evidence.judge(question).scores
     assert shares.estimate.value == pytest.approx((0.75 + 1) / 2)
     assert shares.chance == pytest.approx((0.25 + 1) / 2)
     assert exact.estimate.value == 0.5
@@ -236,9 +213,9 @@ def test_label_scores_know_the_blind_guess():
 
 def test_membership_scores_report_chance_for_constant_scores():
     member = np.arange(300) < 250
-    truth = truth_about(make_images(300), member)
-    found = score(MembershipScores(np.zeros(300), np.ones(300, dtype=bool)), truth)
-    values = {result.metric: result.estimate.value for result in found}
+    evidence = MembershipScores(np.zeros(300), np.ones(300, dtype=bool))
+    judged = scores(evidence, question_about(make_images(300), member))
+    values = {metric: score.estimate.value for metric, score in judged.items()}
     assert (values["auc"], values["balanced-accuracy"], values["advantage"]) == (0.5, 0.5, 0.0)
     assert values["tpr-at-1%-fpr"] is None
     assert values["epsilon"] == 0.0

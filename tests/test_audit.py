@@ -16,7 +16,7 @@ from torch import nn
 from glasshouse import BadInput, Dataset, Images, Setting, audit
 from glasshouse.attacks.membership.threshold import Gap
 from glasshouse.auditing.setting import as_toml, make_setting, read_setting
-from glasshouse.auditing.trial import slug
+from glasshouse.store import slug
 
 TINY = {
     "data": {"clients": 4, "partition": "dirichlet(alpha=0.5)"},
@@ -77,6 +77,7 @@ def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tin
 def test_every_number_has_its_n_its_chance_and_what_it_assumes(tiny_run):
     for row in tiny_run.findings:
         assert row.n is not None
+        assert (row.reason is None) == (row.value is not None)
         assert row.chance is not None or row.metric in WITHOUT_A_BLIND_GUESS
         assert row.seed == 0
         if row.value is not None and row.low is not None:
@@ -86,7 +87,7 @@ def test_every_number_has_its_n_its_chance_and_what_it_assumes(tiny_run):
     assert "auxiliary" in " ".join(told["loss-threshold"])
     assert "auxiliary" not in " ".join(told["gap"])
     crafted = [row for row in tiny_run.findings if row.attack == "saturated-head"]
-    assert all(row.assumes == () for row in crafted if row.metric != "vet-alarm")
+    assert all(row.assumes == () for row in crafted)
     peeled = [
         row
         for row in tiny_run.findings
@@ -103,7 +104,8 @@ def test_a_client_that_vets_would_have_noticed_the_crafted_models(tiny_run):
     for row in alarms.values():
         assert row.family == "vetting"
         assert row.value == 1
-        assert row.assumes
+        assert row.note
+        assert row.assumes == ()
 
 
 def test_the_folder_holds_what_the_documentation_promises(tiny_run):
@@ -119,10 +121,11 @@ def test_the_written_configuration_runs_again(tiny_run, tmp_path):
     assert as_toml(read_setting(tiny_run.folder / "config.toml")) == as_toml(make_setting(TINY))
 
 
-@pytest.mark.parametrize("workers", [2, 4])
-def test_the_numbers_do_not_depend_on_the_number_of_workers(tiny_run, tmp_path, workers):
-    again = audit(make_setting(TINY), out=tmp_path / "run", workers=workers, quiet=True)
+def test_the_numbers_do_not_depend_on_the_number_of_workers(tiny_run, tmp_path):
+    again = audit(make_setting(TINY), out=tmp_path / "run", workers=2, quiet=True)
     assert without_seconds(again.folder) == without_seconds(tiny_run.folder)
+    curves = [(run.folder / "curves.json").read_text() for run in (again, tiny_run)]
+    assert curves[0] == curves[1]
 
 
 def test_files_of_different_defences_never_share_a_name():
@@ -197,7 +200,8 @@ def test_plain_arrays_can_be_audited_and_are_checked(tmp_path):
     )
     (gap,) = (row for row in results.findings if row.attack == "gap")
     assert gap.value is None
-    assert gap.assumes == ("there is nobody to compare members with; set data.nonmembers above 0",)
+    assert gap.reason == "there is nobody to compare members with; set data.nonmembers above 0"
+    assert gap.assumes == ()
     for wrong, words in (
         ((x * np.nan, y), "NaN"),
         ((x, y + 3), "class 0 has no image"),
@@ -255,7 +259,7 @@ def test_an_attack_that_does_not_apply_leaves_a_null_with_its_reason(tmp_path):
     results = audit(setting, out=tmp_path / "run", workers=1, quiet=True)
     empty = [row for row in results.findings if row.attack == "saturated-head"]
     assert [row.value for row in empty] == [None]
-    assert "adam" in empty[0].assumes[0]
+    assert "adam" in empty[0].reason
 
 
 @pytest.mark.real_data
@@ -306,11 +310,11 @@ def test_behind_secure_sums_and_vetting_clients_servers_are_told_why_they_learn_
     found = audit(make_setting(values), out=tmp_path / "run", workers=1, quiet=True).findings
     rows = {(row.adversary, row.attack, row.defence, row.metric): row for row in found}
     for server, attack in (("curious server", "label-counts"), ("crafting server", "saturated-head")):
-        reason = rows[server, attack, "none", "not-applicable"].assumes[0]
+        reason = rows[server, attack, "none", "not-applicable"].reason
         assert "no single update reaches the server" in reason
     rebuilt = rows["blind crafting server", "scale-mia-peeled(rounds=1)", "none", "recovery-rate"]
     assert rebuilt.value > 0.9
     assert rebuilt.n == 60
     refused = rows["blind crafting server", "scale-mia-peeled(rounds=1)", "vet", "recovery-rate"]
     assert refused.value == 0
-    assert "every client refused the model" in " ".join(refused.assumes)
+    assert "every client refused the model" in refused.note

@@ -14,7 +14,7 @@ from glasshouse import Dataset, audit
 from glasshouse.auditing.curvature import measured_on
 from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.setting import make_setting
-from glasshouse.auditing.yardstick import over_central
+from glasshouse.evidence.evasion import differences
 
 FGSM = "fgsm(eps=0.1)"
 VALUES = {
@@ -59,11 +59,11 @@ def test_the_difference_is_that_of_the_two_accuracies_on_the_same_images(run, ki
 
 
 def test_models_that_agree_on_every_image_do_not_differ_and_pairing_narrows_the_interval():
-    right = "1" * 60 + "0" * 40
-    robust, clean = over_central({"0.0": right, "0.1": right}, {"0.0": right[::-1], "0.1": right})
-    assert robust.metric == "robust-accuracy-over-central"
-    assert robust.estimate.value == clean.estimate.value == 0
-    width = [score.estimate.high - score.estimate.low for score in (robust, clean)]
+    right = np.repeat([True, False], [60, 40])
+    apart = differences({0.0: right, 0.1: right}, {0.0: right[::-1], 0.1: right})
+    assert apart.keys() == {0.0, 0.1}
+    assert apart[0.1].value == apart[0.0].value == 0
+    width = [apart[eps].high - apart[eps].low for eps in (0.1, 0.0)]
     assert width[0] < width[1] / 3
 
 
@@ -94,9 +94,11 @@ def test_every_model_has_its_top_eigenvalue_on_the_same_named_images(run):
         assert row.family == "curvature"
         assert row.n == 50
         assert row.low <= row.value <= row.high
-        assert "50 of the 120 training images" in row.assumes[0]
-        assert "products with the Hessian, relative residual" in row.assumes[1]
-    assert len({row.assumes[0] for row in found.values()}) == 1
+        images, effort = row.note.split("; ")
+        assert "50 of the 120 training images" in images
+        assert "products with the Hessian, relative residual" in effort
+        assert row.assumes == ()
+    assert len({row.note.split("; ")[0] for row in found.values()}) == 1
 
 
 def test_the_page_sets_both_models_side_by_side(run):
@@ -155,6 +157,7 @@ def test_a_model_that_cannot_be_differentiated_twice_has_no_eigenvalue_and_the_a
     results = audit(setting, **made, out=tmp_path / "run", workers=1, quiet=True)
     row = rows(results, "top-eigenvalue")["fedavg", "none"]
     assert row.value is None
-    assert row.assumes[-1].startswith("not estimable: ")
+    assert row.reason
+    assert "120 training images" in row.note
     assert rows(results, "robust-accuracy")["fedavg", "none"].value is not None
     assert "How robust is it?" in results.report.read_text()

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from cases import ONE_STEP, access_to, waiting
 from conftest import CLASSES, SHAPE, make_images, make_model, make_plain_model, make_split
 from torch import nn
 
-from glasshouse.access import BlindServerAccess
+from glasshouse.access import BlindServerAccess, ServerAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.eluding import Eluding, counting_model, target_labels, unpolluted
@@ -17,26 +18,21 @@ from glasshouse.attacks.crafted.threshold_search import ThresholdSearch
 from glasshouse.attacks.inversion.cosine import invert, total_variation
 from glasshouse.attacks.inversion.updates import mean_gradient
 from glasshouse.attacks.labels.head import find_head
-from glasshouse.auditing.grants import Grantor
 from glasshouse.data.split import Split
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.federation.channels.channel import Ideal, RoundFailed
-from glasshouse.federation.federation import Federation
-from glasshouse.federation.history import History
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive
 
-ONE_STEP = Recipe(epochs=1, batch_size=0, lr=0.1)
-
 
 def make_access(engine, *, model=None, split=None, recipe=ONE_STEP):
     """A crafting server that sees exact sums, in front of clients that have not trained yet."""
-    model, split = model or make_plain_model(), split or make_split((8, 12, 12))
-    federation = Federation(model, split, recipe, engine=engine, channel=Ideal())
-    return Grantor(model, federation, History(read_vector(model)), []).grant(BlindServerAccess)
+    split = split or make_split((8, 12, 12))
+    case = waiting(engine, model=model, split=split, recipe=recipe, channel=Ideal())
+    return access_to(case, BlindServerAccess)
 
 
 def gradient_of(network, images, labels):
@@ -142,8 +138,9 @@ def test_the_targets_labels_are_counted_although_the_others_drown_its_bias(engin
 
 
 def test_one_step_of_an_update_is_the_gradient(engine):
-    access = make_access(engine, recipe=Recipe(epochs=1, batch_size=0, lr=0.1, weight_decay=0.1))
     split = make_split((8, 12, 12))
+    recipe = Recipe(epochs=1, batch_size=0, lr=0.1, weight_decay=0.1)
+    access = access_to(waiting(engine, split=split, recipe=recipe), ServerAccess)
     delivery = access.exchange(access.current, [1])
     own = split.client(1)
     expected = gradient_of(make_plain_model(), own.x, own.y)

@@ -4,10 +4,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from cases import access_to, finished, question_about, scores
 from conftest import CLASSES, SHAPE, make_images, make_model, make_plain_model, make_split
 from report_runs import a_row, page_of
 from test_access import reachable
-from test_attacks import RNG, finished, truth_about
 from torch import Tensor
 
 from glasshouse import BadInput, Dataset, audit
@@ -19,7 +19,7 @@ from glasshouse.attacks.disclosure.mimics import MimicDistance, MimicNeighbours
 from glasshouse.attacks.disclosure.reports import ReportedLabels
 from glasshouse.attacks.disclosure.samples import PER_CLASS, received
 from glasshouse.auditing.battery import disclosed
-from glasshouse.auditing.scoring import score
+from glasshouse.auditing.examine import examine
 from glasshouse.auditing.setting import make_setting
 from glasshouse.data.images import Images
 from glasshouse.data.split import Split
@@ -37,12 +37,14 @@ from glasshouse.learning.recipe import Recipe
 from glasshouse.measures.estimate import clustered_proportion, proportion
 from glasshouse.models.outputs import features, output_layer
 
+RNG = torch.Generator()
+
 
 class Talkative(FedAvg):
     """Asks for the mean pixel, and sends images of noise along."""
 
-    tells: ClassVar = ("its mean pixel",)
-    sends: ClassVar = ("images of noise",)
+    client_reports: ClassVar = ("its mean pixel",)
+    server_payload: ClassVar = ("images of noise",)
 
     def report(self, module, images):
         return {"mean": images.x.mean()}
@@ -54,7 +56,7 @@ class Talkative(FedAvg):
 class Counting(FedAvg):
     """Asks for label counts, among other things."""
 
-    tells: ClassVar = ("its label counts",)
+    client_reports: ClassVar = ("its label counts",)
 
     def report(self, module, images):
         return {"size": torch.tensor(float(len(images))), "tally": images.label_counts()}
@@ -117,10 +119,10 @@ def test_samples_that_are_members_give_all_of_them_away():
     images, member = records()
     access = payload_access({"mimic": images.x[member]})
     evidence = MimicDistance().run(access, Knowledge(images), RNG)
-    assert score(evidence, truth_about(images, member))[0].estimate.value == 1
+    assert scores(evidence, question_about(images, member))["auc"].estimate.value == 1
     np.testing.assert_array_equal(evidence.decisions, member)
     near = MimicNeighbours().run(access, Knowledge(images), RNG)
-    [share] = score(near, truth_about(images, member))
+    [share] = near.judge(question_about(images, member)).scores
     assert (share.metric, share.estimate.value, share.chance) == ("nearest-member-share", 1, 0.5)
     assert share.estimate.low == pytest.approx(proportion(30, 30).low)
     assert share.estimate.n == 30
@@ -132,7 +134,8 @@ def test_samples_of_all_rounds_count_for_distances_and_those_of_the_last_for_nei
     scores = MimicDistance().run(access, Knowledge(images), RNG).scores
     np.testing.assert_allclose(scores, 0, atol=1e-6)
     near = MimicNeighbours().run(access, Knowledge(images), RNG)
-    assert score(near, truth_about(images, member))[0].estimate.value == 0
+    [share] = near.judge(question_about(images, member)).scores
+    assert share.estimate.value == 0
 
 
 def test_samples_of_noise_say_nothing():
@@ -140,11 +143,11 @@ def test_samples_of_noise_say_nothing():
     member = np.random.default_rng(0).permutation(400) < 250
     noise = torch.rand(60, *SHAPE, generator=torch.Generator().manual_seed(1))
     access = payload_access({"mimic": noise})
-    truth = truth_about(images, member)
+    question = question_about(images, member)
     for attack in (MimicDistance(), MimicNeighbours()):
-        found = score(attack.run(access, Knowledge(images), RNG), truth)[0]
-        assert found.chance == 0.5
-        assert found.estimate.low <= 0.5 <= found.estimate.high
+        score, *_ = attack.run(access, Knowledge(images), RNG).judge(question).scores
+        assert score.chance == 0.5
+        assert score.estimate.low <= 0.5 <= score.estimate.high
 
 
 def test_neighbours_are_sought_among_as_many_members_as_others():
@@ -152,8 +155,7 @@ def test_neighbours_are_sought_among_as_many_members_as_others():
     rng = np.random.default_rng(0)
     images = make_images(2000)
     member = np.arange(2000) < 1800
-    truth = truth_about(images, member)
-    [share] = score(Nearness(rng.random((400, 2000))), truth)
+    [share] = Nearness(rng.random((400, 2000))).judge(question_about(images, member)).scores
     assert share.estimate.low < 0.5 < share.estimate.high
     assert " of 400" in share.estimate.note
 
@@ -162,7 +164,7 @@ def test_samples_with_the_same_nearest_record_are_one_observation():
     distances = np.ones((60, 40))
     distances[:, 7] = 0
     member = np.arange(40) % 2 == 1
-    [share] = score(Nearness(distances), truth_about(make_images(40), member))
+    [share] = Nearness(distances).judge(question_about(make_images(40), member)).scores
     assert (share.estimate.value, share.estimate.n) == (1, 1)
     assert share.estimate.low == pytest.approx(proportion(1, 1).low)
     assert "60 samples, nearest to 1 different records of 40" in share.estimate.note
@@ -186,7 +188,7 @@ def test_features_are_compared_with_what_the_last_layer_is_given():
     assert near.distances.shape == (30, 60)
     assert np.abs(near.distances[np.arange(30), np.flatnonzero(member)]).max() < 1e-4
     evidence = MimicDistance().run(access, Knowledge(images), RNG)
-    assert score(evidence, truth_about(images, member))[0].estimate.value == 1
+    assert scores(evidence, question_about(images, member))["auc"].estimate.value == 1
 
 
 def test_a_generator_is_asked_for_features_of_every_class():
@@ -215,12 +217,10 @@ def test_samples_that_are_no_numbers_are_refused():
 
 
 def test_label_counts_that_are_told_are_read(engine):
-    grantor, held = finished(engine, strategy=Counting(), rounds=2)
-    access = grantor.grant(ReportAccess)
-    evidence = ReportedLabels().run(access, Knowledge(auxiliary=make_images(40, seed=9)), RNG)
-    overlap, exact = score(evidence, truth_about(make_images(4), counts=held))
+    case = finished(engine, strategy=Counting(), rounds=2)
+    overlap, exact = examine(case, "reported-labels", ReportAccess).scores
     assert overlap.estimate.value == exact.estimate.value == 1
-    assert exact.estimate.n == len(held)
+    assert exact.estimate.n == len(case.sizes)
 
 
 @pytest.mark.parametrize("strategy", [Moments(), Answers()], ids=["moments", "answers"])
@@ -292,8 +292,8 @@ def test_reports_that_are_no_numbers_are_refused():
 
 
 def test_servers_and_clients_get_what_travels_beside_the_models(engine):
-    grantor, _ = finished(engine, strategy=Talkative(), rounds=2)
-    told, sent = grantor.grant(ReportAccess), grantor.grant(PayloadAccess)
+    case = finished(engine, strategy=Talkative(), rounds=2)
+    told, sent = access_to(case, ReportAccess), access_to(case, PayloadAccess)
     assert [seen.number for seen in told.rounds] == [seen.number for seen in sent.rounds] == [0, 1]
     split = make_split()
     for client, report in told.rounds[1].reports.items():
@@ -304,33 +304,32 @@ def test_servers_and_clients_get_what_travels_beside_the_models(engine):
 
 
 def test_reports_arrive_in_the_clear_behind_secure_aggregation(engine):
-    grantor, _ = finished(engine, strategy=Talkative())
-    grantor._federation = grantor._federation.through(CHANNELS.make("secure"))
-    assert grantor.grant(ReportAccess).rounds[0].reports.keys() == {0, 1, 2}
+    case = finished(engine, strategy=Talkative(), channel=CHANNELS.make("secure"))
+    assert access_to(case, ReportAccess).rounds[0].reports.keys() == {0, 1, 2}
 
 
 @pytest.mark.parametrize("kind", [ReportAccess, PayloadAccess])
 def test_no_attribute_leads_to_data_to_updates_or_to_the_auditor(kind, engine):
-    grantor, _ = finished(engine, strategy=Talkative(), rounds=2)
-    for value in reachable(grantor.grant(kind)):
+    case = finished(engine, strategy=Talkative(), rounds=2)
+    for value in reachable(access_to(case, kind)):
         assert not isinstance(value, Images | Split | Federation | Update | np.ndarray), type(value)
         assert type(value).__module__.split(".")[:2] != ["glasshouse", "auditing"], type(value)
 
 
 def test_a_client_reaches_no_report_and_a_server_no_more_than_was_told(engine):
-    grantor, _ = finished(engine, strategy=Talkative(), rounds=2)
-    scalars = [v for v in reachable(grantor.grant(PayloadAccess)) if isinstance(v, Tensor) and v.ndim == 0]
+    case = finished(engine, strategy=Talkative(), rounds=2)
+    scalars = [v for v in reachable(access_to(case, PayloadAccess)) if isinstance(v, Tensor) and v.ndim == 0]
     assert not scalars
     fields = {field.name for field in dataclasses.fields(SeenReports)}
     assert fields == {"number", "sent", "reports", "sizes"}
 
 
 def test_where_nothing_travels_beside_the_models_there_is_nothing_to_read(engine):
-    grantor, _ = finished(engine)
-    with pytest.raises(CannotRun, match="clients tell the server nothing beside their updates"):
-        grantor.grant(ReportAccess)
+    case = finished(engine)
+    with pytest.raises(CannotRun, match="clients report nothing beside their updates"):
+        access_to(case, ReportAccess)
     with pytest.raises(CannotRun, match="the server sends nothing beside the model"):
-        grantor.grant(PayloadAccess)
+        access_to(case, PayloadAccess)
 
 
 def the_setting(strategy, attacks=("gap",), defences=(), **audited):
@@ -371,10 +370,11 @@ def test_an_audit_tells_what_travels_beside_the_models_and_what_privacy_leaves_o
         assert 1 <= share.n <= 12
         assert (share.chance, share.family) == (0.5, "disclosure")
     open_, covered = (found[None, None, name, "test-accuracy"] for name in ("none", private))
-    assert open_.assumes == ()
-    assert "not what each client tells beside them: its mean pixel" in covered.assumes[0]
+    assert open_.note is None
+    assert open_.assumes == covered.assumes == ()
+    assert "not what each client reports beside them: its mean pixel" in covered.note
     text = (tmp_path / "run" / "report.html").read_text()
-    assert "Differential privacy covers the updates and not what each client tells" in text
+    assert "Differential privacy covers the updates and not what each client reports" in text
     assert "nearest record is a member" in text
 
 

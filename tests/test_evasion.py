@@ -2,10 +2,10 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from cases import question_about
 from conftest import CLASSES, make_images, make_model
 from evasion_models import attacked, honest
 from torch import nn
@@ -17,9 +17,6 @@ from glasshouse.attacks.evasion.evasion import Problem
 from glasshouse.attacks.evasion.fgsm import FGSM
 from glasshouse.attacks.evasion.frozen import Frozen
 from glasshouse.attacks.evasion.pgd import IFGSM, PGD
-from glasshouse.auditing.robustness import curve
-from glasshouse.auditing.scoring import score
-from glasshouse.auditing.truth import Truth
 from glasshouse.data.images import Images
 from glasshouse.data.sources import load
 from glasshouse.errors import BadInput, CannotRun
@@ -55,11 +52,6 @@ def run(attack, model, images, seed=0):
 def left(model, evidence, images):
     """How many images the model still gets right within each limit."""
     return [int(hits(model, Images(x, images.y, images.classes)).sum()) for x in evidence.x]
-
-
-def truth_about(images, model):
-    nobody = np.zeros(len(images), dtype=bool)
-    return Truth(images, np.full(len(images), -1), nobody, np.zeros((1, images.classes)), model, rng())
 
 
 def test_fgsm_moves_each_pixel_along_the_sign_of_its_slope_within_bounds():
@@ -103,7 +95,7 @@ def test_the_papers_eps_and_steps_are_taken_for_grey_and_colour_images():
 def test_eps_zero_leaves_the_images_and_the_clean_accuracy(name):
     model, images = honest("mlp"), attacked(60)
     evidence = run(make(name, eps=0.0), model, images)
-    robust, clean, *_ = score(evidence, truth_about(images, model))
+    robust, clean, *_ = evidence.judge(question_about(images, model=model)).scores
     assert torch.equal(evidence.x[0], images.x)
     assert robust.estimate.value == clean.estimate.value == robust.chance == accuracy(model, images)
 
@@ -129,7 +121,7 @@ def test_examples_in_l2_stay_within_eps_and_the_range_of_pixels(name):
         assert (x - images.x).flatten(1).norm(dim=1).max() <= eps * (1 + 1e-6)
     most, least = left(model, evidence, images)
     assert least < most
-    score(evidence, truth_about(images, model))
+    evidence.judge(question_about(images, model=model))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -299,25 +291,25 @@ def test_iterations_from_the_image_are_pgd_without_chance():
 
 def test_the_curve_begins_at_the_clean_accuracy_and_has_noise_beside_it():
     model, images = honest("mlp"), attacked(100)
-    truth = truth_about(images, model)
     evidence = run(PGD(eps=(0.0, 0.1, 0.3), steps=10), model, images)
-    entries = curve(evidence, truth)
-    assert [entry["eps"] for entry in entries] == [0.0, 0.1, 0.3]
-    assert entries[0]["value"] == entries[0]["chance"] == accuracy(model, images)
-    assert [100 * entry["value"] for entry in entries] == pytest.approx(left(model, evidence, images))
-    for entry in entries:
-        assert set(entry) == {"eps", "value", "low", "high", "chance", "n"}
-        assert entry["low"] <= entry["value"] <= entry["high"]
-        assert entry["value"] <= entry["chance"]
-    robust = score(evidence, truth)[0]
-    assert (robust.estimate.value, robust.chance) == (entries[-1]["value"], entries[-1]["chance"])
+    judgement = evidence.judge(question_about(images, model=model))
+    points = judgement.exhibits.robustness
+    assert [point.eps for point in points] == [0.0, 0.1, 0.3]
+    assert points[0].value == points[0].chance == accuracy(model, images)
+    assert [100 * point.value for point in points] == pytest.approx(left(model, evidence, images))
+    for point in points:
+        assert (point.norm, point.n) == ("linf", 100)
+        assert point.low <= point.value <= point.high
+        assert point.value <= point.chance
+    robust = judgement.scores[0]
+    assert (robust.estimate.value, robust.chance) == (points[-1].value, points[-1].chance)
 
 
 def test_signs_and_hidden_images_reach_the_scores():
     model, images = honest("mlp"), attacked(10)
     hidden = torch.arange(10) < 3
     evidence = AdversarialExamples(images.x[None], (0.1,), "linf", ("one", "two"), hidden)
-    robust, _, masked = score(evidence, truth_about(images, model))
+    robust, _, masked = evidence.judge(question_about(images, model=model)).scores
     assert robust.estimate.note == "one; two"
     assert (masked.metric, masked.estimate.value, masked.chance) == ("masked-share", 0.3, 0.0)
 
@@ -326,7 +318,7 @@ def test_examples_that_move_too_far_in_l2_are_not_scored():
     model, images = honest("mlp"), attacked(4)
     further = (images.x + 0.05).clamp(0, 1)[None]
     with pytest.raises(CannotRun, match=r"moved an image by .*, more than its eps = 0\.1"):
-        score(AdversarialExamples(further, (0.1,), "l2"), truth_about(images, model))
+        AdversarialExamples(further, (0.1,), "l2").judge(question_about(images, model=model))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -337,4 +329,17 @@ def test_a_model_whose_answers_are_no_numbers_has_no_robust_accuracy(name):
             parameter.mul_(1e30)  # finite weights, but the answers overflow
     evidence = run(make(name, eps=0.1), model, images)
     with pytest.raises(CannotRun, match="not finite"):
-        score(evidence, truth_about(images, model))
+        evidence.judge(question_about(images, model=model))
+
+
+def test_the_judge_looks_once_at_the_images_and_twice_for_each_limit():
+    model, images = honest("mlp"), attacked(60)
+    evidence = run(PGD(eps=(0.05, 0.1, 0.2), steps=2), model, images)
+    passes = []
+    hook = model.register_forward_pre_hook(lambda module, inputs: passes.append(len(inputs[0])))
+    judgement = evidence.judge(question_about(images, model=model))
+    hook.remove()
+    # The images as they are, and within each limit what the attack made of them and noise of that size.
+    assert passes == [60] * 7
+    assert len(judgement.exhibits.robustness) == 4
+    assert judgement.outcomes.keys() == {0.0, 0.05, 0.1, 0.2}

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from cases import ONE_STEP, access_to, waiting
 from conftest import CLASSES, make_model, make_plain_model
 from torch import nn
 
@@ -16,19 +17,14 @@ from glasshouse.attacks.crafted.imprint import craft
 from glasshouse.attacks.crafted.leakage import bin_sums, quotients, thresholds
 from glasshouse.attacks.crafted.loki import Loki, share_slots
 from glasshouse.attacks.crafted.robbing import RobbingTheFed, within_bins
-from glasshouse.auditing.grants import Grantor
 from glasshouse.data.images import Images
 from glasshouse.data.split import Split
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.federation.channels import CHANNELS
-from glasshouse.federation.federation import Federation
-from glasshouse.federation.history import History
-from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 
-ONE_STEP = Recipe(epochs=1, batch_size=0, lr=0.1)
 RNG = torch.Generator()
 
 
@@ -89,12 +85,8 @@ def federated(engine, batches, auxiliary, channel="ideal", recipe=ONE_STEP, mode
     pool = Images(torch.cat([p.x for p in everything]), torch.cat([p.y for p in everything]), CLASSES)
     parts = np.split(np.arange(len(pool)), np.cumsum([len(part) for part in everything])[:-1])
     split = Split(pool, tuple(parts[: len(batches)]), parts[-1][:4], parts[-2], parts[-1][4:])
-    model = model or make_plain_model()
-    federation = Federation(
-        model, split, recipe, engine=engine, strategy=FedAvg(), channel=CHANNELS.make(channel)
-    )
-    grantor = Grantor(model, federation, History(read_vector(model)), [])
-    return grantor.grant(BlindServerAccess, changes_network=True)
+    case = waiting(engine, model=model, split=split, recipe=recipe, channel=CHANNELS.make(channel))
+    return access_to(case, BlindServerAccess, changes_network=True)
 
 
 def psnr_of_each(batches, found):

@@ -3,30 +3,27 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from conftest import CLASSES, SHAPE, make_split
+from cases import question_about, truth_of
+from conftest import SHAPE, make_split
 from PIL import Image
-from torch import nn
 
-from glasshouse.auditing.gallery import pictures, ranked
-from glasshouse.auditing.scoring import score
-from glasshouse.auditing.truth import Truth
+from glasshouse.auditing.gallery import save_pictures
 from glasshouse.errors import CannotRun
-from glasshouse.evidence.reconstruction import Reconstructions
+from glasshouse.evidence.reconstruction import Reconstructions, ranked
 
 SECONDS = {"offline": 12.5, "online": 0.25}
 
 
-def truth_of(split):
-    """What the auditor knows about a federation that holds `split`."""
-    test = split.images("test")
-    nobody = np.full(len(test), -1)
-    counts = np.zeros((len(split.clients), CLASSES))
-    return Truth(test, nobody, nobody >= 0, counts, nn.Identity(), torch.Generator(), split=split)
+def judged(evidence, split=None):
+    """What the auditor makes of the evidence, who knows what the clients of `split` hold."""
+    split = split or make_split()
+    question = question_about(split.images("test"), auxiliary=split.images("auxiliary"))
+    return evidence.judge(dataclasses.replace(question, truth=truth_of(split)))
 
 
 def found(x, clients=(0, 1, 2), note=None, split=None):
-    evidence = Reconstructions(x, clients, **SECONDS, note=note)
-    return {entry.metric: entry for entry in score(evidence, truth_of(split or make_split()))}
+    judgement = judged(Reconstructions(x, clients, **SECONDS, note=note), split)
+    return {score.metric: score for score in judgement.scores}
 
 
 def images_of(*clients, split=None):
@@ -116,7 +113,7 @@ def test_nothing_returned_scores_nothing_and_says_why():
     assert rate.high == pytest.approx(1 - 0.025 ** (1 / 60))
     mean = scores["psnr-of-recovered"].estimate
     assert mean.value is None
-    assert mean.note == "not estimable: no image reached 18 dB (too few clients were left)"
+    assert mean.note == "no image reached 18 dB (too few clients were left)"
 
 
 def test_the_seconds_of_both_phases_are_told_as_they_are():
@@ -142,7 +139,7 @@ def test_what_cannot_be_the_samples_is_refused(x, complaint):
 
 
 def shown(x, folder, clients=(0, 1, 2)):
-    return pictures(Reconstructions(x, clients, **SECONDS), truth_of(make_split()), folder, "rebuilt")
+    return save_pictures(judged(Reconstructions(x, clients, **SECONDS)).pictures, folder, "rebuilt")
 
 
 def test_the_gallery_shows_the_best_the_median_and_the_worst_beside_their_originals(tmp_path):
@@ -150,31 +147,31 @@ def test_the_gallery_shows_the_best_the_median_and_the_worst_beside_their_origin
     noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(3)) - 0.5
     steps = torch.linspace(0, 1, 60)[:, None, None, None]
     entries = shown((x + steps * noise).clamp(0, 1), tmp_path)
-    captions = [entry["caption"].split(" dB, ") for entry in entries]
+    captions = [entry.caption.split(" dB, ") for entry in entries]
     assert [rank for _, rank in captions] == ["best"] * 3 + ["median"] * 3 + ["worst"] * 3
     values = [float(value) for value, _ in captions]
     assert values == sorted(values, reverse=True)
     assert values[0] == 100.0
     best = entries[0]
     for key in ("original", "result"):
-        assert (tmp_path / best[key]).is_file()
-    one, other = (np.asarray(Image.open(tmp_path / best[key])) for key in ("original", "result"))
+        assert (tmp_path / getattr(best, key)).is_file()
+    one, other = (np.asarray(Image.open(tmp_path / getattr(best, key))) for key in ("original", "result"))
     assert np.array_equal(one, other)
     for value, entry in zip(values, entries):
         said = "recovered: 18 dB or more" if value >= 18 else "not recovered: below 18 dB"
-        assert entry["note"] == said
+        assert entry.note == said
 
 
 def test_the_gallery_counts_samples_for_which_nothing_was_returned(tmp_path):
     entries = shown(images_of(0, 1, 2)[:20], tmp_path)
-    assert [entry["note"] for entry in entries[:3]] == ["recovered: 18 dB or more"] * 3
-    assert {entry["note"] for entry in entries[3:]} == {"nothing was returned for it; grey stands in"}
-    grey = np.asarray(Image.open(tmp_path / entries[-1]["result"]))
+    assert [entry.note for entry in entries[:3]] == ["recovered: 18 dB or more"] * 3
+    assert {entry.note for entry in entries[3:]} == {"nothing was returned for it; grey stands in"}
+    grey = np.asarray(Image.open(tmp_path / entries[-1].result))
     assert (grey == 128).all()
 
 
 def test_where_no_image_was_returned_there_is_nothing_to_show(tmp_path):
-    assert shown(torch.empty(0, *SHAPE), tmp_path) == []
+    assert shown(torch.empty(0, *SHAPE), tmp_path) == ()
     assert list(tmp_path.iterdir()) == []
 
 

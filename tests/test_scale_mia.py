@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from cases import ONE_STEP, access_to, waiting
 from conftest import CLASSES, SHAPE, make_images, make_plain_model
 from torch import nn
 
@@ -15,19 +16,14 @@ from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_r
 from glasshouse.attacks.crafted.scale_mia import PeeledScaleMIA, ScaleMIA
 from glasshouse.attacks.crafted.sorting import class_weights, make_sorter
 from glasshouse.attacks.crafted.surrogate import Decoder, Schooling, make_surrogate, shrink
-from glasshouse.auditing.grants import Grantor
 from glasshouse.data.split import Split
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.federation.channels import CHANNELS
-from glasshouse.federation.federation import Federation
-from glasshouse.federation.history import History
-from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.measures.pictures import match
 from glasshouse.models import build
 
-ONE_STEP = Recipe(epochs=1, batch_size=0, lr=0.1)
 NOTHING = np.empty(0, dtype=int)
 AUXILIARY = make_images(600, seed=7)
 
@@ -53,16 +49,9 @@ def serving(model, engine, sizes, channel="ideal", recipe=ONE_STEP):
     """A blind crafting server, and the images of each client."""
     pool = make_images(sum(sizes), seed=3)
     clients = tuple(np.split(np.random.default_rng(0).permutation(len(pool)), np.cumsum(sizes)[:-1]))
-    federation = Federation(
-        model,
-        Split(pool, clients, NOTHING, NOTHING, NOTHING),
-        recipe,
-        engine=engine,
-        strategy=FedAvg(),
-        channel=CHANNELS.make(channel),
-    )
-    access = Grantor(model, federation, History(read_vector(model)), []).grant(BlindServerAccess)
-    return access, [pool[own].x for own in clients]
+    split = Split(pool, clients, NOTHING, NOTHING, NOTHING)
+    case = waiting(engine, model=model, split=split, recipe=recipe, channel=CHANNELS.make(channel))
+    return access_to(case, BlindServerAccess), [pool[positions].x for positions in clients]
 
 
 def recovered(evidence, held):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from cases import access_to, finished
 from conftest import CLASSES, make_images, make_model, make_plain_model, make_split
 from torch import nn
 
@@ -13,10 +14,7 @@ from glasshouse.attacks.labels.head import last_linear
 from glasshouse.attacks.membership.alignment import GradientAlignment, alignments
 from glasshouse.attacks.membership.readings import Records
 from glasshouse.attacks.membership.trajectory import LossTrajectory, SourceInference, claims
-from glasshouse.auditing.grants import Grantor
 from glasshouse.errors import BadInput, CannotRun
-from glasshouse.federation.federation import Federation, Plan
-from glasshouse.federation.history import Record
 from glasshouse.federation.updates import Update
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import Layout, read_vector
@@ -33,27 +31,17 @@ def protocol_of(model, recipe=None):
     return Protocol(model, Layout.of(model), recipe or Recipe(), (1, 8, 8), CLASSES)
 
 
-def learned_by_heart(rounds=2):
-    """A federation of four clients whose records have random labels, so that only rote can tell them."""
+@pytest.fixture(scope="module")
+def leaky():
+    """Two rounds of four clients whose records have random labels, so that only rote can tell them."""
     split = make_split((24, 20, 16, 20), others=160)
     labels = torch.randint(0, CLASSES, split.pool.y.shape, generator=torch.Generator().manual_seed(0))
     split = dataclasses.replace(split, pool=dataclasses.replace(split.pool, y=labels))
-    model, record = make_plain_model(), Record()
-    plan = Plan(rounds=rounds, observe=tuple(range(rounds)))
     with Engine(1) as engine:
         recipe = Recipe(epochs=40, batch_size=8, lr=0.1, momentum=0.5)
-        federation = Federation(model, split, recipe, engine=engine)
-        history = federation.run(read_vector(model), plan, record=record)
-    return split, Grantor(model, federation, history, [record.observed(n) for n in plan.observe])
-
-
-@pytest.fixture(scope="module")
-def leaky():
-    split, grantor = learned_by_heart()
-    positions = np.concatenate([*split.clients, split.nonmembers])
-    holder = np.repeat([0, 1, 2, 3, -1], [*(len(own) for own in split.clients), len(split.nonmembers)])
-    knowledge = Knowledge(split.pool[positions], split.images("auxiliary"))
-    return grantor.grant(UpdateAccess), grantor.grant(AggregateAccess), knowledge, holder, split
+        case = finished(engine, split=split, recipe=recipe, rounds=2)
+    curious, blind = (access_to(case, kind) for kind in (UpdateAccess, AggregateAccess))
+    return curious, blind, Knowledge(case.truth.candidates, case.auxiliary), case.truth.holder, split
 
 
 @pytest.mark.parametrize("network", [make_plain_model, make_model])

@@ -61,11 +61,19 @@ def test_damaged_files_are_named_with_a_remedy(tmp_path, name):
         read(tmp_path / name)
 
 
-def test_work_is_done_once(tmp_path):
-    folder, calls = RunFolder(tmp_path / "run", "seed = 0\n"), []
-    for _ in range(2):
-        assert folder.cached("a/b", lambda: calls.append(1) or [1, 2]) == [1, 2]
-    assert calls == [1]
+def test_work_that_was_kept_comes_back_in_a_later_run(tmp_path):
+    folder = RunFolder(tmp_path / "run", "seed = 0\n")
+    assert folder.kept("a/b", Finding) is None
+    folder.keep("a/b", finding(assumes=("x",), note="y"))
+    again = RunFolder(tmp_path / "run", "seed = 0\n")
+    assert again.kept("a/b", Finding) == finding(assumes=("x",), note="y")
+
+
+def test_work_of_another_kind_than_is_expected_is_damaged(tmp_path):
+    folder = RunFolder(tmp_path / "run", "seed = 0\n")
+    write_json(folder.work / "a.json", {"metric": "m"})
+    with pytest.raises(BadInput, match=r"a\.json is damaged; delete it and run again"):
+        folder.kept("a", Finding)
 
 
 def test_a_folder_keeps_to_one_configuration(tmp_path):
@@ -96,7 +104,8 @@ def test_findings_have_the_documented_keys_and_come_back():
     row = finding(assumes=("a", "b")).row()
     assert list(row) == [
         "source", "cell", "family", "adversary", "attack", "defence", "strategy", "data", "model", "metric",
-        "value", "low", "high", "chance", "n", "seed", "assumes", "printed", "seconds",
+        "value", "low", "high", "chance", "n", "seed", "assumes", "reason", "note",
+        "printed", "seconds",
     ]  # fmt: skip
     assert from_row(json.loads(json.dumps(row))) == finding(assumes=("a", "b"))
     assert rows([finding()])[0]["assumes"] == []
@@ -104,7 +113,8 @@ def test_findings_have_the_documented_keys_and_come_back():
 
 def test_a_number_that_is_none_needs_a_reason_and_nan_is_refused():
     with pytest.raises(AssertionError, match="needs its reason"):
-        finding(value=None)
+        finding(value=None, assumes=("40 auxiliary images",), note="what else a reader should know")
+    assert finding(value=None, reason="the round failed").reason == "the round failed"
     with pytest.raises(AssertionError, match="value is nan"):
         finding(value=float("nan"))
 

@@ -47,8 +47,7 @@ class Finding:
         for key in ("value", "low", "high", "chance", "printed", "seconds"):
             number = getattr(self, key)
             assert number is None or math.isfinite(number), f"{self.cell}: {key} is {number}"
-        explained = self.value is not None or self.reason or self.assumes
-        assert explained, f"{self.cell}: a missing value needs its reason"
+        assert self.value is not None or self.reason, f"{self.cell}: a missing value needs its reason"
 
     def row(self) -> dict[str, Any]:
         """The finding as a JSON object."""

@@ -211,9 +211,18 @@ def _knowledge(case: Case, attack: Attack, question: Question | None) -> Knowled
     for name in attack.knows:
         known[name] = sources[name]()
         if not known[name]:
-            raise CannotRun(MISSING[name])
+            raise CannotRun(_missing(name, case, attack))
     batches = None if question is None else question.batches
     return deepcopy(Knowledge(**known, batches=batches, surrogate=case.surrogate))
+
+
+def _missing(name: str, case: Case, attack: Attack) -> str:
+    """Why the attack cannot run, which would have to know `name`."""
+    if name == "candidates" and case.truth is None:
+        return "there are no candidates to ask about, as nobody knows the answers"
+    if name == "candidates" and KINDS.load(attack.family).about == "test images":
+        return "there are no test images to start from; set data.test above 0"
+    return MISSING[name]
 
 
 def _run(attack: Attack, access: Access, knowledge: Knowledge, rng: torch.Generator, case: Case) -> Evidence:

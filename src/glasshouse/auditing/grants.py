@@ -73,7 +73,8 @@ def _query(case: Case, _: bool) -> Grant:
     model, kept = _model(case), _ANSWERS.setdefault(case, {})
 
     def probabilities(x: Tensor) -> Tensor:
-        key = hashlib.blake2b(x.detach().contiguous().numpy().data, digest_size=16).digest()
+        pixels = x.detach().contiguous().numpy()
+        key = pixels.shape, hashlib.blake2b(pixels.data, digest_size=16).digest()
         if key not in kept:
             kept[key] = predict(model, x).double().softmax(1)
         return kept[key].clone()
@@ -167,7 +168,7 @@ def _server(case: Case, kind: type[ServerAccess], clients: LiveClients, changes_
             vector: Tensor, clients: Sequence[int], apart: Mapping[int, Tensor] | None = None
         ) -> Delivery:
             sent.extend(
-                SentModel(protocol.architecture, model) for model in (vector, *(apart or {}).values())
+                SentModel(protocol.architecture, model.clone()) for model in (vector, *(apart or {}).values())
             )
             return live.exchange(vector, list(clients), next(numbers), apart)
 
@@ -204,8 +205,8 @@ def _check_shows_updates(channel: Channel) -> None:
         raise CannotRun(f"no single update reaches the server: {channel.described}")
 
 
-_ANSWERS: WeakKeyDictionary[Case, dict[bytes, Tensor]] = WeakKeyDictionary()
-"""What the model of a case answers, by the images' content: one attack asks what another has asked."""
+_ANSWERS: WeakKeyDictionary[Case, dict[tuple[tuple[int, ...], bytes], Tensor]] = WeakKeyDictionary()
+"""What the model of a case answers, by shape and content of the images: attacks ask what others asked."""
 
 _GRANTS: dict[type[Access], Callable[[Case, bool], Grant]] = {
     QueryAccess: _query,

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from glasshouse.data.images import Images
+from glasshouse.errors import CannotRun
 from glasshouse.evidence.batches import compose
 from glasshouse.learning.seeds import numpy_rng
 
@@ -37,11 +38,17 @@ class Truth:
     @cached_property
     def label_counts(self) -> np.ndarray:
         """How many images of each class each client holds, shape (clients, classes)."""
+        self._check_clients()
         return np.stack([self.pool[positions].label_counts().numpy() for positions in self.clients])
 
     def held_by(self, clients: Sequence[int]) -> Images:
         """A copy of all images that `clients` hold, one client's after the other's."""
+        self._check_clients()
         return self.pool[np.concatenate([self.clients[client] for client in clients])]
+
+    def _check_clients(self) -> None:
+        if not self.clients:
+            raise CannotRun("nobody knows what clients hold, so nothing can be said of the attack's answer")
 
 
 @dataclass(frozen=True, eq=False)

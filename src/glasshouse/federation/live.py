@@ -69,15 +69,20 @@ class LiveClients:
             raise BadInput(
                 f"no client {unknown[0]} to exchange with; they are numbered 0 to {len(self._numbers) - 1}"
             )
-        if len(clients) == 1 and not self.channel.shows_updates:
-            raise RoundFailed("the sum of one client's update is that update: no blind server receives it")
+        self._check_is_a_sum(len(clients))
         delivery = self.federation.exchange(
             vector,
             [self._numbers[client] for client in clients],
             PROBE_ROUNDS + self.first_round + number,
             apart={self._numbers[client]: sent for client, sent in (apart or {}).items()},
         ).delivery
+        self._check_is_a_sum(len(delivery.clients))
         return self._renumbered(delivery)
+
+    def _check_is_a_sum(self, clients: int) -> None:
+        """Refuse a sum of one update, whoever asked for it and however many clients refused."""
+        if clients == 1 and not self.channel.shows_updates:
+            raise RoundFailed("the sum of one client's update is that update: no blind server receives it")
 
     @property
     def _numbers(self) -> Sequence[int]:

@@ -1,0 +1,74 @@
+"""An audit gives the same findings and exhibits however many workers share it, and wherever it stopped."""
+
+import dataclasses
+
+import pytest
+
+from glasshouse.auditing.battery import run_battery
+from glasshouse.auditing.experiment import prepare
+from glasshouse.auditing.setting import make_setting
+from glasshouse.learning.engine import Engine
+from glasshouse.progress import Progress
+from glasshouse.store import RunFolder
+
+ATTACKS = ["loss-threshold", "lira", "saturated-head", "label-counts", "fgsm(eps=(0.1, 0.2))"]
+SETTING = make_setting({
+    "data": {"clients": 3, "members": 45, "nonmembers": 30, "auxiliary": 60, "test": 30},
+    "model": {"name": "mlp"},
+    "training": {"rounds": 2, "batch_size": 15, "lr": 0.1, "local_test": 0},
+    "audit": {
+        "attacks": ATTACKS, "defences": ["clipping(norm=1.0)"], "shadows": 4, "observe": 2, "curvature": 20,
+    },
+})  # fmt: skip
+
+
+def run(folder, workers=1):
+    """The findings, without their seconds, the exhibits, and the pictures as they lie in the folder."""
+    experiment = prepare(SETTING)
+    opened = RunFolder(folder, experiment.config())
+    with Engine(workers) as engine, Progress(quiet=True) as progress:
+        findings, exhibits = run_battery(experiment, opened, engine, progress)
+    pictures = {path.name: path.read_bytes() for path in sorted((folder / "gallery").iterdir())}
+    return [dataclasses.replace(finding, seconds=None) for finding in findings], exhibits, pictures
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("audit") / "run")
+
+
+def test_the_audit_has_something_of_every_kind(whole):
+    findings, exhibits, pictures = whole
+    assert {finding.attack for finding in findings} == {None, *ATTACKS}
+    assert {finding.reason for finding in findings if finding.metric == "not-applicable"} == set()
+    assert exhibits.training
+    assert exhibits.roc
+    assert exhibits.risk
+    assert exhibits.robustness
+    assert {path for picture in exhibits.gallery for path in (picture.original, picture.result)} == {
+        f"gallery/{name}" for name in pictures
+    }
+
+
+def test_findings_and_exhibits_do_not_depend_on_the_number_of_workers(whole, tmp_path):
+    assert run(tmp_path / "run", workers=2) == whole
+
+
+@pytest.mark.parametrize("kept", [1, 9])
+def test_an_audit_that_was_interrupted_between_attacks_ends_with_the_same(whole, tmp_path, monkeypatch, kept):
+    keep, names = RunFolder.keep, []
+
+    def interrupted(folder, name, value):
+        if len(names) == kept:
+            raise KeyboardInterrupt
+        keep(folder, name, value)
+        names.append(name)
+
+    with monkeypatch.context() as cut:
+        cut.setattr(RunFolder, "keep", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "run")
+    files = [tmp_path / "run" / "work" / f"{name}.json" for name in names]
+    written = [file.stat().st_mtime_ns for file in files]
+    assert run(tmp_path / "run") == whole
+    assert [file.stat().st_mtime_ns for file in files] == written

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import typer
+from cases import question_about_labels
 from conftest import make_images, make_plain_model, make_split
 
 from glasshouse import access
@@ -187,6 +188,15 @@ def test_the_example_attack_finds_those_the_model_is_sure_of():
     assert evidence.decisions.tolist() == [False, False, True, True]
 
 
+def test_the_example_evidence_is_judged_against_the_labels_that_clients_hold():
+    kind = contributed("src/glasshouse/evidence/majority.py").MajorityClasses
+    question = question_about_labels([[5, 1, 0, 0], [0, 2, 4, 0], [9, 0, 8, 0]])
+    (score,) = kind({0: 0, 1: 1, 2: 0}).judge(question).scores
+    assert score.estimate.value == pytest.approx(2 / 3)
+    assert score.estimate.n == 3
+    assert score.chance == pytest.approx(2 / 3)  # class 0 is the largest of two clients and of all
+
+
 def test_the_example_defence_sends_multiples_of_its_step_and_leaves_buffers_alone():
     defence = contributed("src/glasshouse/defences/rounding.py").Rounding(step=0.25)
     layout = Layout(("weight", "running_mean"), ((3,), (2,)), trainable=3)
@@ -215,10 +225,33 @@ def test_the_example_strategy_takes_adagrads_steps_and_remembers_them_when_conti
     assert torch.equal(vector(kind(), 3, Record(tmp_path)), straight)
 
 
+MAJORITY_ATTACK = """
+from dataclasses import dataclass
+
+from glasshouse.access import UpdateAccess
+from glasshouse.attacks.attack import Attack
+from glasshouse.attacks.labels.counts import LabelCountsFromUpdates
+from glasshouse.evidence.majority import MajorityClasses
+
+
+@dataclass(frozen=True, kw_only=True)
+class MajorityFromUpdates(Attack):
+    '''Names the class that each client holds most of, by the labels counted in its updates.'''
+
+    family = "majority"
+    needs = (UpdateAccess,)
+
+    def run(self, access, knowledge, rng):
+        counted = LabelCountsFromUpdates().run(access, knowledge, rng).counted
+        return MajorityClasses({labels.clients[0]: int(labels.counts.argmax()) for labels in counted})
+"""
+"""An attack whose evidence is of the kind that the page adds."""
+
 DRIVER = """
 import json
 from glasshouse import audit
 from glasshouse.auditing.setting import make_setting
+from glasshouse.evidence import KINDS
 from glasshouse.listing import REGISTRIES, listing
 from glasshouse.studies.run import run_study
 
@@ -226,12 +259,17 @@ setting = {
     "data": {"name": "street-signs", "clients": 3},
     "model": {"name": "softmax-regression"},
     "training": {"strategy": "fedadagrad(server_lr=0.5)", "rounds": 2},
-    "audit": {"attacks": ["entropy(quantile=0.4)"], "defences": ["rounding(step=0.1)"], "central": False},
+    "audit": {
+        "attacks": ["entropy(quantile=0.4)", "majority-from-updates"],
+        "defences": ["rounding(step=0.1)"],
+        "central": False,
+    },
 }
 audited = audit(make_setting(setting), out="audit", workers=1, quiet=True)
 studied = run_study("epochs", out="study", workers=1, quiet=True)
 findings = [finding.row() for finding in (*audited.findings, *studied.findings)]
-print(json.dumps({"names": {kind: list(listing(kind)) for kind in REGISTRIES}, "findings": findings}))
+names = {kind: list(listing(kind)) for kind in REGISTRIES} | {"evidence": list(KINDS)}
+print(json.dumps({"names": names, "findings": findings}))
 """
 
 
@@ -246,13 +284,21 @@ def copy(tmp_path_factory):
         (folder / path).write_text(code)
     for path, line in REGISTRY_LINES.items():
         assert line.count("\n") == 1
-        before, end, after = (folder / path).read_text().partition("    },\n")
-        (folder / path).write_text(before + line + end + after)
+        register(folder / path, line)
+    (folder / "src/glasshouse/attacks/labels/majority.py").write_text(MAJORITY_ATTACK)
+    name = '"majority-from-updates": "glasshouse.attacks.labels.majority:MajorityFromUpdates",'
+    register(folder / "src/glasshouse/attacks/__init__.py", f"        {name}\n")
     return folder
 
 
+def register(file, line):
+    """Put a line at the end of the registry in the file."""
+    before, end, after = file.read_text().partition("    },\n")
+    file.write_text(before + line + end + after)
+
+
 def test_what_contributing_shows_is_one_file_and_one_line_each(copy, tables):
-    guided = set(REGISTRIES) - {"channels"}  # the guide shows one of each but these
+    guided = set(REGISTRIES) - {"channels"} | {"evidence"}  # the guide shows one of each but channels
     assert len(NEW_FILES) == len(REGISTRY_LINES) == len(guided)
     signs = make_images(240)
     (copy / "data" / "street-signs").mkdir(parents=True)
@@ -269,6 +315,11 @@ def test_what_contributing_shows_is_one_file_and_one_line_each(copy, tables):
     found = {(row["source"], row["attack"], row["defence"]) for row in shown["findings"]}
     assert ("audit", "entropy(quantile=0.4)", "rounding(step=0.1)") in found
     assert ("epochs", "loss-threshold", "none") in found
+    majority = [row for row in shown["findings"] if row["family"] == "majority"]
+    assert [(row["metric"], row["adversary"], row["n"]) for row in majority] == 2 * [
+        ("majority-accuracy", "curious server", 3)
+    ]
+    assert "names the class that a client holds most of" in (copy / "audit" / "report.html").read_text()
     assert {row["cell"] for row in shown["findings"] if row["source"] == "epochs"} == {
         "epochs-1",
         "epochs-10",

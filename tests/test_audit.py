@@ -19,14 +19,19 @@ from glasshouse.auditing.setting import as_toml, make_setting, read_setting
 from glasshouse.store import slug
 
 TINY = {
-    "data": {"clients": 4, "partition": "dirichlet(alpha=0.5)"},
+    "data": {
+        "clients": 4, "partition": "dirichlet(alpha=0.5)",
+        "members": 240, "nonmembers": 160, "auxiliary": 240, "test": 160,
+    },
     "model": {"name": "mlp"},
     "training": {"rounds": 3, "fraction": 0.5, "epochs": 1, "batch_size": 16, "lr": 0.1},
     "audit": {
         "defences": ["pruning(fraction=0.95)", "clipping(norm=1.0)+gaussian-noise(std=0.01)"],
         "observe": 2,
+        "shadows": 4,
+        "curvature": 60,
     },
-}
+}  # fmt: skip
 
 
 WITHOUT_A_BLIND_GUESS = {
@@ -132,11 +137,6 @@ def test_files_of_different_defences_never_share_a_name():
     specs = ["none", "clipping(norm=1e+1)", "clipping(norm=1e-1)", "clipping(norm=1e1)"]
     assert len({slug(spec) for spec in specs}) == len(specs)
     assert slug("none") == "none"
-
-
-def test_another_seed_gives_other_numbers(tiny_run, tmp_path):
-    other = audit(make_setting(TINY | {"seed": 1}), out=tmp_path / "run", workers=1, quiet=True)
-    assert [row.value for row in other.findings] != [row.value for row in tiny_run.findings]
 
 
 def test_a_killed_audit_resumes_where_it_was_and_ends_with_the_same_numbers(tiny_run, tmp_path):
@@ -253,7 +253,7 @@ def test_an_attack_that_does_not_apply_leaves_a_null_with_its_reason(tmp_path):
         TINY
         | {
             "training": {"rounds": 1, "optimiser": "adam", "lr": 0.001},
-            "audit": {"defences": [], "central": False},
+            "audit": {"attacks": ["saturated-head"], "defences": [], "central": False, "curvature": 0},
         }
     )
     results = audit(setting, out=tmp_path / "run", workers=1, quiet=True)

@@ -22,9 +22,9 @@ SETTING = make_setting({
 })  # fmt: skip
 
 
-def run(folder, workers=1):
+def run(folder, workers=1, seed=0):
     """The findings, without their seconds, the exhibits, and the pictures as they lie in the folder."""
-    experiment = prepare(SETTING)
+    experiment = prepare(SETTING.model_copy(update={"seed": seed}))
     opened = RunFolder(folder, experiment.config())
     with Engine(workers) as engine, Progress(quiet=True) as progress:
         findings, exhibits = run_battery(experiment, opened, engine, progress)
@@ -72,3 +72,8 @@ def test_an_audit_that_was_interrupted_between_attacks_ends_with_the_same(whole,
     written = [file.stat().st_mtime_ns for file in files]
     assert run(tmp_path / "run") == whole
     assert [file.stat().st_mtime_ns for file in files] == written
+
+
+def test_another_seed_gives_other_numbers(whole, tmp_path):
+    findings, _, _ = run(tmp_path / "run", seed=1)
+    assert [finding.value for finding in findings] != [finding.value for finding in whole[0]]

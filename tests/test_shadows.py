@@ -282,7 +282,7 @@ def test_shadows_are_trained_by_the_targets_strategy_and_name_it(tmp_path, engin
 def test_shadows_do_without_a_server_that_has_images_and_say_so(tmp_path, engine):
     plain, _ = shadowing_of(tmp_path / "a", engine)
     distilled, _ = shadowing_of(tmp_path / "b", engine, strategy="test_shadows:Distilling")
-    reason = "as there is no server with images of its own, which test_shadows:Distilling needs"
+    reason = "as no server has the images that test_shadows:Distilling needs"
     assert f"by fedavg, {reason}" in distilled.offline("none").described
     np.testing.assert_array_equal(
         distilled.offline("none").auxiliary.logits, plain.offline("none").auxiliary.logits

@@ -22,7 +22,6 @@ from glasshouse.attacks.attack import Attack
 from glasshouse.auditing.attacking import Assignment, attack_target
 from glasshouse.auditing.case import Case
 from glasshouse.auditing.examine import examine
-from glasshouse.auditing.shadowing import ReadyShadows
 from glasshouse.auditing.target import Target, Variant
 from glasshouse.errors import BadInput
 from glasshouse.evidence.evasion import AdversarialExamples
@@ -179,7 +178,8 @@ def made_up_shadows(case):
 def case():
     with Engine(1) as engine:
         case = finished(engine, recipe=Recipe(epochs=1, batch_size=10, lr=0.05), rounds=2)
-        yield dataclasses.replace(case, shadows=ReadyShadows({"shadows": made_up_shadows(case)}))
+        shadows = made_up_shadows(case)
+        yield dataclasses.replace(case, shadows=lambda kind: shadows)
 
 
 def without_seconds(findings):
@@ -206,8 +206,7 @@ def test_attacks_that_follow_each_other_in_one_worker_do_not_meet(case, tmp_path
         target = Target(Variant("fedavg", "none"), case, np.ones(1, dtype=bool), 2)
         folder, progress = RunFolder(tmp_path / name, "x"), Progress(quiet=True)
         with Engine(workers) as engine:
-            shadows = ReadyShadows({"shadows": made_up_shadows(case)})
-            return attack_target(target, tried, shadows, folder, engine, progress, detailed=True)
+            return attack_target(target, tried, case.shadows, folder, engine, progress, detailed=True)
 
     vandals = [Assignment(f"{__name__}:{name}", adversary) for name, adversary in VANDALS]
     between = [assignment for pair in zip(vandals, HONEST) for assignment in pair]

@@ -12,7 +12,7 @@ from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.case import Case, ShadowSource
 from glasshouse.auditing.examine import Examination, examine
 from glasshouse.auditing.gallery import save_pictures
-from glasshouse.auditing.shadowing import ReadyShadows
+from glasshouse.auditing.shadowing import ready
 from glasshouse.auditing.target import Target
 from glasshouse.evidence import KINDS
 from glasshouse.evidence.evidence import Evidence
@@ -82,7 +82,7 @@ def assignments(specs: Iterable[str]) -> list[Assignment]:
 def attack_target(
     target: Target,
     tried: Sequence[Assignment],
-    shadows: ShadowSource,
+    source: ShadowSource,
     folder: RunFolder,
     engine: Engine,
     progress: Progress,
@@ -98,8 +98,8 @@ def attack_target(
     missing = [assignment for assignment, attacked in kept.items() if attacked is None]
     if missing:
         known = {name for assignment in missing for name in ATTACKS.make(assignment.spec).knows}
-        ready = ReadyShadows.of(shadows, [kind for kind in SHADOWS if kind in known])
-        case = engine.share(dataclasses.replace(target.case, shadows=ready))
+        shadows = ready(source, [kind for kind in SHADOWS if kind in known])
+        case = engine.share(dataclasses.replace(target.case, shadows=shadows))
         jobs = [_Job(case, assignment, folder.path if detailed else None) for assignment in missing]
         arriving = zip(missing, engine.map_local(_attack, jobs))
         for assignment, attacked in progress.track(

@@ -1,7 +1,7 @@
 """The thing under attack, as a value."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol as Interface
 
 from torch import nn
 
@@ -15,15 +15,8 @@ from glasshouse.federation.live import LiveClients
 from glasshouse.federation.shadows import Shadows
 from glasshouse.findings import Subject
 
-
-class ShadowSource(Interface):
-    """Where shadow models of a case come from; raises `CannotRun` where there are none to be had."""
-
-    def offline(self) -> Shadows:
-        """Shadows that never saw a candidate."""
-
-    def online(self) -> Shadows:
-        """Shadows that were trained on half of the candidates each."""
+ShadowSource = Callable[[str], Shadows]
+"""Where `shadows` and `online_shadows` come from; raises `CannotRun` where there are none to be had."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,6 @@ from glasshouse.evidence.evidence import Evidence, Judgement, Score
 from glasshouse.evidence.truth import Question, Truth, about_records
 from glasshouse.exhibits import Exhibits
 from glasshouse.federation.channels.channel import RoundFailed
-from glasshouse.federation.shadows import Shadows
 from glasshouse.findings import Finding
 from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.measures.estimate import Estimate
@@ -201,15 +199,14 @@ def _images(images: Images | None, truth: Truth) -> Images:
 
 def _knowledge(case: Case, attack: Attack, question: Question | None) -> Knowledge:
     """A copy of what `attack` knows, for it alone; shadow models are trained only where it asks for them."""
-    sources: dict[str, Callable[[], Images | Shadows | None]] = {
-        "candidates": lambda: None if question is None else question.candidates,
-        "auxiliary": lambda: case.auxiliary,
-        "shadows": lambda: None if case.shadows is None else case.shadows.offline(),
-        "online_shadows": lambda: None if case.shadows is None else case.shadows.online(),
-    }
     known: dict[str, Any] = {}
     for name in attack.knows:
-        known[name] = sources[name]()
+        if name == "candidates":
+            known[name] = None if question is None else question.candidates
+        elif name == "auxiliary":
+            known[name] = case.auxiliary
+        else:
+            known[name] = None if case.shadows is None else case.shadows(name)
         if not known[name]:
             raise CannotRun(_missing(name, case, attack))
     batches = None if question is None else question.batches

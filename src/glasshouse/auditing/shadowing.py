@@ -1,7 +1,6 @@
 """Shadow models for an audit: what a setting says of them, trained at most once."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +43,8 @@ class Shadowing:
 
     def under(self, defence: str, rounds: int | None = None) -> ShadowSource:
         """The shadows of a target under `defence`, trained when they are asked for."""
-        return _Source(self, defence, rounds)
+        makers = {"shadows": self.offline, "online_shadows": self.online}
+        return lambda kind: makers[kind](defence, rounds)
 
     def offline(self, defence: str, rounds: int | None = None) -> Shadows:
         """Shadows on parts of the auxiliary images; no candidate is among their training data.
@@ -142,47 +142,19 @@ class Shadowing:
         return Shadows(answers.about(slice(cut)), answers.about(slice(cut, None)), described + start)
 
 
-@dataclass(frozen=True, eq=False)
-class _Source:
-    """The shadows of one target."""
+def ready(source: ShadowSource, kinds: Iterable[str]) -> ShadowSource:
+    """The same shadows, trained now and not when they are asked for, so that they can travel to a worker."""
+    trained: dict[str, Shadows | str] = {}
+    for kind in kinds:
+        try:
+            trained[kind] = source(kind)
+        except CannotRun as reason:
+            trained[kind] = str(reason)
 
-    shadowing: Shadowing
-    defence: str
-    rounds: int | None
+    def shadows(kind: str) -> Shadows:
+        answer = trained[kind]
+        if isinstance(answer, str):
+            raise CannotRun(answer)
+        return answer
 
-    def offline(self) -> Shadows:
-        return self.shadowing.offline(self.defence, self.rounds)
-
-    def online(self) -> Shadows:
-        return self.shadowing.online(self.defence, self.rounds)
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyShadows:
-    """Shadows that are trained already, or the reason why there are none: these can travel to a worker."""
-
-    ready: Mapping[str, Shadows | str]
-
-    @classmethod
-    def of(cls, source: ShadowSource, kinds: Iterable[str]) -> "ReadyShadows":
-        """Those of a source that attacks will ask for: `shadows`, `online_shadows`, or both."""
-        makers = {"shadows": source.offline, "online_shadows": source.online}
-        ready: dict[str, Shadows | str] = {}
-        for kind in kinds:
-            try:
-                ready[kind] = makers[kind]()
-            except CannotRun as reason:
-                ready[kind] = str(reason)
-        return cls(ready)
-
-    def offline(self) -> Shadows:
-        return self._shadows("shadows")
-
-    def online(self) -> Shadows:
-        return self._shadows("online_shadows")
-
-    def _shadows(self, kind: str) -> Shadows:
-        shadows = self.ready[kind]
-        if isinstance(shadows, str):
-            raise CannotRun(shadows)
-        return shadows
+    return shadows

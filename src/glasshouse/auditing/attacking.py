@@ -1,13 +1,13 @@
 """Attacks on one target of an audit: each is a job for a worker, and is kept when it is done."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from glasshouse.access import Access
+from glasshouse.access import Access, ServerAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.case import Case, ShadowSource
 from glasshouse.auditing.examine import Examination, examine
@@ -42,6 +42,11 @@ class Assignment:
     def name(self) -> str:
         """A name for its files."""
         return f"{slug(self.spec)}-by-{slug(self.access.adversary)}"
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether the adversary exchanges models with live clients."""
+        return issubclass(self.access, ServerAccess)
 
     @property
     def meets_central(self) -> bool:
@@ -99,16 +104,27 @@ def attack_target(
     if missing:
         known = {name for assignment in missing for name in ATTACKS.make(assignment.spec).knows}
         shadows = ready(source, [kind for kind in SHADOWS if kind in known])
-        case = engine.share(dataclasses.replace(target.case, shadows=shadows))
-        jobs = [_Job(case, assignment, folder.path if detailed else None) for assignment in missing]
-        arriving = zip(missing, engine.map_local(_attack, jobs))
-        for assignment, attacked in progress.track(
-            arriving, f"attacks on {target.variant.name}", len(missing)
-        ):
-            folder.keep(names[assignment], attacked)
-            kept[assignment] = attacked
-        case.remove()
+        case = dataclasses.replace(target.case, shadows=shadows)
+        with progress.task(f"attacks on {target.variant.name}", len(missing)) as task:
+            for assignment, attacked in _attacks(case, missing, folder.path if detailed else None, engine):
+                folder.keep(names[assignment], attacked)
+                kept[assignment] = attacked
+                task.advance()
     return [attacked for attacked in kept.values() if attacked is not None]
+
+
+def _attacks(
+    case: Case, tried: Sequence[Assignment], pictures: Path | None, engine: Engine
+) -> Iterator[tuple[Assignment, Attacked]]:
+    """The attacks, a worker for each; then those that exchange models with clients, who need all workers."""
+    readers = [assignment for assignment in tried if not assignment.exchanges]
+    shared = engine.share(dataclasses.replace(case, clients=None))
+    jobs = [_Job(shared, assignment, pictures) for assignment in readers]
+    yield from zip(readers, engine.map_local(_attack, jobs))
+    shared.remove()
+    for assignment in tried:
+        if assignment.exchanges:
+            yield assignment, _attack(_Job(Shared.inline(case), assignment, pictures))
 
 
 def _attack(job: _Job) -> Attacked:

@@ -84,10 +84,6 @@ class Engine:
         self._parallel = self._folder = None
         self._open.__exit__(kind, error, trace)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """In a worker, which is one of many, an engine has that worker alone."""
-        return Engine, (1,)
-
     @property
     def local(self) -> bool:
         """Whether all workers see the files of this machine."""

@@ -15,6 +15,7 @@ from torch import nn
 
 from glasshouse import BadInput, Dataset, Images, Setting, audit
 from glasshouse.attacks.membership.threshold import Gap
+from glasshouse.auditing.run import run_audit
 from glasshouse.auditing.setting import as_toml, make_setting, read_setting
 from glasshouse.store import slug
 
@@ -127,7 +128,7 @@ def test_the_written_configuration_runs_again(tiny_run, tmp_path):
 
 
 def test_the_numbers_do_not_depend_on_the_number_of_workers(tiny_run, tmp_path):
-    again = audit(make_setting(TINY), out=tmp_path / "run", workers=4, quiet=True)
+    again = run_audit(make_setting(TINY), out=tmp_path / "run", workers=4, quiet=True)
     assert without_seconds(again.folder) == without_seconds(tiny_run.folder)
     curves = [(run.folder / "curves.json").read_text() for run in (again, tiny_run)]
     assert curves[0] == curves[1]
@@ -226,7 +227,7 @@ class Recorder(Gap):
 def test_a_users_own_attack_meets_the_same_records_under_every_defence(tmp_path):
     Recorder.asked.clear()
     own = {"attacks": ["test_audit:Recorder"], "defences": ["clipping(norm=1.0)"], "central": False}
-    results = audit(make_setting(TINY | {"audit": own}), out=tmp_path / "run", workers=1, quiet=True)
+    results = run_audit(make_setting(TINY | {"audit": own}), out=tmp_path / "run", workers=1, quiet=True)
     assert {row.attack for row in results.findings if row.attack} == {"test_audit:Recorder"}
     first, second = Recorder.asked
     assert torch.equal(first, second)
@@ -242,10 +243,10 @@ def test_other_data_under_the_same_name_do_not_mix(tmp_path):
             "out": tmp_path / "run",
         }
         if seed == 0:
-            audit(setting, **arguments, workers=1, quiet=True)
+            run_audit(setting, **arguments, workers=1, quiet=True)
         else:
             with pytest.raises(BadInput, match="another configuration"):
-                audit(setting, **arguments, workers=1, quiet=True)
+                run_audit(setting, **arguments, workers=1, quiet=True)
 
 
 def test_an_attack_that_does_not_apply_leaves_a_null_with_its_reason(tmp_path):
@@ -256,7 +257,7 @@ def test_an_attack_that_does_not_apply_leaves_a_null_with_its_reason(tmp_path):
             "audit": {"attacks": ["saturated-head"], "defences": [], "central": False, "curvature": 0},
         }
     )
-    results = audit(setting, out=tmp_path / "run", workers=1, quiet=True)
+    results = run_audit(setting, out=tmp_path / "run", workers=1, quiet=True)
     empty = [row for row in results.findings if row.attack == "saturated-head"]
     assert [row.value for row in empty] == [None]
     assert "adam" in empty[0].reason
@@ -291,7 +292,7 @@ def test_the_central_baseline_needs_no_secure_sums(tmp_path):
         "training": {"rounds": 1, "channel": "secure"},
         "audit": {"attacks": ["loss-threshold"], "defences": [], "curvature": 0},
     }
-    results = audit(make_setting(setting), out=tmp_path / "run", workers=1, quiet=True)
+    results = run_audit(make_setting(setting), out=tmp_path / "run", workers=1, quiet=True)
     accuracies = [row.strategy for row in results.findings if row.metric == "test-accuracy"]
     assert accuracies == ["central", "fedavg"]
 
@@ -307,7 +308,7 @@ def test_behind_secure_sums_and_vetting_clients_servers_are_told_why_they_learn_
             "central": False,
         },
     }
-    found = audit(make_setting(values), out=tmp_path / "run", workers=1, quiet=True).findings
+    found = run_audit(make_setting(values), out=tmp_path / "run", workers=1, quiet=True).findings
     rows = {(row.adversary, row.attack, row.defence, row.metric): row for row in found}
     for server, attack in (("curious server", "label-counts"), ("crafting server", "saturated-head")):
         reason = rows[server, attack, "none", "not-applicable"].reason

@@ -202,15 +202,16 @@ def test_what_an_attack_does_to_its_copies_reaches_no_other_attack(case, vandal,
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_attacks_that_follow_each_other_in_one_worker_do_not_meet(case, tmp_path, workers):
+    target = Target(Variant("fedavg", "none"), case, np.ones(1, dtype=bool), 2)
+
     def attacked(tried, name):
-        target = Target(Variant("fedavg", "none"), case, np.ones(1, dtype=bool), 2)
         folder, progress = RunFolder(tmp_path / name, "x"), Progress(quiet=True)
-        with Engine(workers) as engine:
-            return attack_target(target, tried, case.shadows, folder, engine, progress, detailed=True)
+        return attack_target(target, tried, case.shadows, folder, engine, progress, detailed=True)
 
     vandals = [Assignment(f"{__name__}:{name}", adversary) for name, adversary in VANDALS]
     between = [assignment for pair in zip(vandals, HONEST) for assignment in pair]
-    alone, mixed = attacked(HONEST, "alone"), attacked(between, "mixed")
+    with Engine(workers) as engine:
+        alone, mixed = attacked(HONEST, "alone"), attacked(between, "mixed")
     for one, other in zip(alone, mixed[1::2], strict=True):
         assert without_seconds(one.findings) == without_seconds(other.findings)
         assert one.exhibits == other.exhibits

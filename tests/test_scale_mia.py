@@ -157,7 +157,7 @@ def test_latents_are_decoded_by_an_autoencoder_that_learned_from_auxiliary_image
     torch.manual_seed(0)
     model = build("cnn", SHAPE, CLASSES)
     access, held = serving(model, engine, (8, 8), "secure")
-    evidence = PeeledScaleMIA(steps=400, rounds=1).run(access, Knowledge(auxiliary=AUXILIARY), rng())
+    evidence = PeeledScaleMIA(steps=250, rounds=1).run(access, Knowledge(auxiliary=AUXILIARY), rng())
     x = torch.cat(held)
     assert (match(x, evidence.x).psnr >= 15).mean() > 0.9
     assert evidence.offline > evidence.online

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from torch import nn
 
+from glasshouse.models.dense import perceptron
 from glasshouse.models.shapes import LENET_SIDE, Shape, check_side
 
 UNPADDED_SIDE = 16
@@ -22,18 +23,8 @@ def lenet(shape: Shape, classes: int) -> nn.Module:
     check_side("lenet", shape, LENET_SIDE)
     padding, margin = (2, 0) if _small(shape) else (0, 4)
     height, width = (((side - margin) // 2 - margin) // 2 for side in shape[1:])
-    return nn.Sequential(
-        nn.Conv2d(shape[0], 10, 5, padding=padding),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
-        nn.Conv2d(10, 20, 5, padding=padding),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(20 * height * width, 50),
-        nn.ReLU(),
-        nn.Linear(50, classes),
-    )
+    layers = convolutions((shape[0], 10, 20), kernel=5, padding=padding, pooled=(1, 2))
+    return nn.Sequential(*layers, nn.Flatten(), *perceptron(20 * height * width, (50,), classes))
 
 
 def m1(shape: Shape, classes: int) -> nn.Module:
@@ -43,16 +34,8 @@ def m1(shape: Shape, classes: int) -> nn.Module:
     """
     padding, margin = (2, 0) if _small(shape) else (0, 8)
     height, width = (side - margin for side in shape[1:])
-    return nn.Sequential(
-        nn.Conv2d(shape[0], 20, 5, padding=padding),
-        nn.ReLU(),
-        nn.Conv2d(20, 20, 5, padding=padding),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(20 * height * width, 500),
-        nn.ReLU(),
-        nn.Linear(500, classes),
-    )
+    layers = convolutions((shape[0], 20, 20), kernel=5, padding=padding)
+    return nn.Sequential(*layers, nn.Flatten(), *perceptron(20 * height * width, (500,), classes))
 
 
 def stdcnn(shape: Shape, classes: int) -> nn.Module:
@@ -63,23 +46,9 @@ def stdcnn(shape: Shape, classes: int) -> nn.Module:
     check_side("stdcnn", shape, 4)
     padding, margin = (1, 0) if _small(shape) else (0, 4)
     height, width = (((side - margin) // 2 - margin) // 2 for side in shape[1:])
-    return nn.Sequential(
-        nn.Conv2d(shape[0], 10, 3, padding=padding),
-        nn.ReLU(),
-        nn.Conv2d(10, 10, 3, padding=padding),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
-        nn.Conv2d(10, 20, 3, padding=padding),
-        nn.ReLU(),
-        nn.Conv2d(20, 20, 3, padding=padding),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(20 * height * width, 50),
-        nn.ReLU(),
-        nn.Dropout(0.5),
-        nn.Linear(50, classes),
-    )
+    layers = convolutions((shape[0], 10, 10, 20, 20), padding=padding, pooled=(2, 4))
+    *hidden, last = perceptron(20 * height * width, (50,), classes)
+    return nn.Sequential(*layers, nn.Flatten(), *hidden, nn.Dropout(0.5), last)
 
 
 def c1(shape: Shape, classes: int) -> nn.Module:
@@ -91,21 +60,10 @@ def c1(shape: Shape, classes: int) -> nn.Module:
     channels, height, width = shape
     layers: list[nn.Module] = []
     for inputs in (channels, 64):
-        layers += [
-            nn.Conv2d(inputs, 64, 5, padding=2),
-            nn.MaxPool2d(3, stride=2, padding=1),
-            nn.ReLU(),
-            nn.BatchNorm2d(64),
-        ]
-    return nn.Sequential(
-        *layers,
-        nn.Flatten(),
-        nn.Linear(64 * -(-height // 4) * -(-width // 4), 384),
-        nn.ReLU(),
-        nn.Linear(384, 192),
-        nn.ReLU(),
-        nn.Linear(192, classes),
-    )
+        layers += [nn.Conv2d(inputs, 64, 5, padding=2), nn.MaxPool2d(3, stride=2, padding=1)]
+        layers += [nn.ReLU(), nn.BatchNorm2d(64)]
+    pixels = -(-height // 4) * -(-width // 4)
+    return nn.Sequential(*layers, nn.Flatten(), *perceptron(64 * pixels, (384, 192), classes))
 
 
 def convnet(shape: Shape, classes: int) -> nn.Module:
@@ -117,12 +75,27 @@ def convnet(shape: Shape, classes: int) -> nn.Module:
     check_side("convnet", shape, 9)
     channels, height, width = shape
     widths = (channels, 64, 128, 128, 256, 256, 256, 256, 256)
+    layers = convolutions(widths, pooled=(6, 8), pooling=3, normed=True)
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(256 * (height // 9) * (width // 9), classes))
+
+
+def convolutions(
+    widths: tuple[int, ...],
+    *,
+    kernel: int = 3,
+    padding: int = 1,
+    pooled: tuple[int, ...] = (),
+    pooling: int = 2,
+    normed: bool = False,
+) -> list[nn.Module]:
+    """Convolutions from each width to the next with ReLU, and pooling at the places counted from 1."""
     layers: list[nn.Module] = []
     for place, (inputs, outputs) in enumerate(pairwise(widths), start=1):
-        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs)]
-        layers += [nn.MaxPool2d(3)] if place in (6, 8) else []
-        layers += [nn.ReLU()]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(256 * (height // 9) * (width // 9), classes))
+        layers.append(nn.Conv2d(inputs, outputs, kernel, padding=padding))
+        layers += [nn.BatchNorm2d(outputs)] if normed else []
+        layers += [nn.MaxPool2d(pooling)] if place in pooled else []
+        layers.append(nn.ReLU())
+    return layers
 
 
 def _small(shape: Shape) -> bool:

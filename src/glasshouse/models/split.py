@@ -10,6 +10,8 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from glasshouse.models import residual
+from glasshouse.models.convolutional import convolutions
+from glasshouse.models.dense import perceptron
 from glasshouse.models.shapes import Shape, check_side
 
 
@@ -45,7 +47,7 @@ def alexnet(shape: Shape, classes: int) -> SplitNetwork:
     """AlexNet of the Scale-MIA paper: five 3x3 convolutions (64 to 384), then 512 and 120 neurons."""
     check_side("alexnet", shape, 8)
     channels, height, width = shape
-    layers = _convolutions((channels, 64, 192, 384, 256, 256), pooled=(1, 2, 5))
+    layers = convolutions((channels, 64, 192, 384, 256, 256), pooled=(1, 2, 5))
     return _split(layers, (256, height // 8, width // 8), (512, 120), classes)
 
 
@@ -59,7 +61,7 @@ def vgg(shape: Shape, classes: int) -> SplitNetwork:
     """
     check_side("vgg", shape, 8)
     channels, height, width = shape
-    layers = _convolutions((channels, 64, 128, 256, 256, 512, 512, 512, 512), pooled=(1, 2, 4), normed=True)
+    layers = convolutions((channels, 64, 128, 256, 256, 512, 512, 512, 512), pooled=(1, 2, 4), normed=True)
     return _split(layers, (512, height // 8, width // 8), (1024, 200), classes)
 
 
@@ -75,27 +77,8 @@ def resnet(shape: Shape, classes: int) -> SplitNetwork:
     return _split(layers, (256, -(-height // 8), -(-width // 8)), (512,), classes)
 
 
-def perceptron(latent: int, hidden: tuple[int, ...], classes: int) -> nn.Sequential:
-    """Linear layers from `latent` inputs through the `hidden` widths to the logits, with ReLU between."""
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise((latent, *hidden)):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(hidden[-1], classes))
-
-
 def _split(
     layers: list[nn.Module], latent: tuple[int, ...], hidden: tuple[int, ...], classes: int
 ) -> SplitNetwork:
     encoder = nn.Sequential(*layers, nn.Flatten())
     return SplitNetwork(encoder, perceptron(math.prod(latent), hidden, classes), latent)
-
-
-def _convolutions(widths: tuple[int, ...], pooled: tuple[int, ...], normed: bool = False) -> list[nn.Module]:
-    """3x3 convolutions that keep the size, with ReLU, and 2x2 pooling at the places counted from 1."""
-    layers: list[nn.Module] = []
-    for place, (inputs, outputs) in enumerate(pairwise(widths), start=1):
-        layers.append(nn.Conv2d(inputs, outputs, 3, padding=1))
-        layers += [nn.BatchNorm2d(outputs)] if normed else []
-        layers += [nn.MaxPool2d(2)] if place in pooled else []
-        layers.append(nn.ReLU())
-    return layers

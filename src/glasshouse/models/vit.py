@@ -5,8 +5,9 @@ import math
 import torch
 from torch import Tensor, nn
 
+from glasshouse.models.dense import perceptron
 from glasshouse.models.shapes import Shape
-from glasshouse.models.split import SplitNetwork, perceptron
+from glasshouse.models.split import SplitNetwork
 
 WIDTH = 512
 DEPTH = 6

@@ -1,73 +1,17 @@
-"""Whether a leak is more than chance: across target models, against another attack, under shuffled truth."""
+"""Whether a leak is more than chance: against another attack, and under shuffled truth."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
 
 from glasshouse.errors import BadInput
-from glasshouse.measures.estimate import LEVEL, Estimate, clopper_pearson, combined, mean
+from glasshouse.measures.estimate import LEVEL, Estimate, clopper_pearson, combined
 from glasshouse.measures.membership import auc, placements
 
-Group = tuple[np.ndarray, np.ndarray]
-"""The scores (or decisions) on one target model's records, and which of them are members."""
-
 Statistic = Callable[[np.ndarray, np.ndarray], Estimate]
-
-RECORDS_ONLY = "the interval covers the choice of records, not the luck of training"
-
-
-def clustered(
-    statistic: Statistic,
-    groups: Sequence[Group],
-    rng: np.random.Generator,
-    draws: int = 2000,
-    *,
-    pool: bool = False,
-    bounds: tuple[float, float] = (0.0, 1.0),
-) -> Estimate:
-    """A statistic over several target models, its interval for another choice of targets *and* records.
-
-    The mean of the targets' own statistics; with `pool` the statistic of all their records together, which
-    reaches the low false positive rates that no target alone resolves (the scores must be comparable). `n`
-    counts the targets. The interval is the value ± t(G-1) standard errors, cut to `bounds`.
-
-    Only whole targets are resampled. What the records of a target add is already in the spread between
-    targets: drawing records again within them counts it twice, and the interval covers far too often. The
-    standard error of a mean needs no draws; that of a pooled statistic is the spread of `draws` resamples
-    times sqrt(G / (G - 1)), since G resampled targets spread too little by that factor.
-
-    One target, or targets that agree to the last digit, leave only the statistic's own interval: see `note`.
-    """
-    count = len(groups)
-    if pool:
-        whole = statistic(*_pooled(groups))
-        spread = _resampled_spread(statistic, groups, rng, draws)
-    else:
-        estimates = [statistic(*group) for group in groups]
-        whole = combined(estimates, [1 / count] * count)
-        spread = _standard_error(estimates)
-    if whole.value is None:
-        return whole
-    if spread == 0:
-        return replace(whole, n=count, note=RECORDS_ONLY)
-    half = float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * spread
-    return Estimate(
-        whole.value, max(bounds[0], whole.value - half), min(bounds[1], whole.value + half), count
-    )
-
-
-def paired(
-    a: Sequence[float], b: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, math.inf)
-) -> Estimate:
-    """How much more `a` is than `b` on the mean over the same targets, with the paired t interval.
-
-    >>> paired([0.75, 0.5], [0.5, 0.25]).value
-    0.25
-    """
-    return mean([x - y for x, y in zip(a, b, strict=True)], bounds=bounds)
 
 
 def auc_difference(a: np.ndarray, b: np.ndarray, member: np.ndarray) -> Estimate:
@@ -84,13 +28,6 @@ def auc_difference(a: np.ndarray, b: np.ndarray, member: np.ndarray) -> Estimate
     value = float(above_a.mean() - above_b.mean())
     half = float(stats.norm.ppf((1 + LEVEL) / 2)) * math.sqrt(above.var(ddof=1) / m + below.var(ddof=1) / n)
     return Estimate(value, max(-1.0, value - half), min(1.0, value + half), m + n)
-
-
-def decision_difference(a: np.ndarray, b: np.ndarray, member: np.ndarray) -> Estimate:
-    """How much larger the balanced accuracy of the decisions `a` is than that of `b` on the same records."""
-    tpr = share_difference(a[member], b[member])
-    tnr = share_difference(~a[~member], ~b[~member])
-    return combined([tpr, tnr], [0.5, 0.5])
 
 
 def share_difference(a: np.ndarray, b: np.ndarray) -> Estimate:
@@ -153,29 +90,6 @@ def _value(estimate: Estimate) -> float:
     if estimate.value is None:
         raise BadInput(f"a permutation test needs a value, but it is {estimate.note}; give more records")
     return estimate.value
-
-
-def _pooled(groups: Sequence[Group]) -> Group:
-    return np.concatenate([scores for scores, _ in groups]), np.concatenate([member for _, member in groups])
-
-
-def _standard_error(estimates: Sequence[Estimate]) -> float:
-    """That of the mean of the targets' values; 0 where they do not differ."""
-    values = [estimate.value for estimate in estimates if estimate.value is not None]
-    return float(stats.sem(values)) if len(set(values)) > 1 else 0.0
-
-
-def _resampled_spread(
-    statistic: Statistic, groups: Sequence[Group], rng: np.random.Generator, draws: int
-) -> float:
-    """The standard error of a pooled statistic by resampling whole targets; 0 where they do not differ."""
-    count = len(groups)
-    if count == 1:
-        return 0.0
-    chosen = rng.integers(count, size=(draws, count))
-    resampled = [statistic(*_pooled([groups[i] for i in row])).value for row in chosen]
-    values = [value for value in resampled if value is not None]
-    return float(np.std(values, ddof=1)) * math.sqrt(count / (count - 1)) if len(set(values)) > 1 else 0.0
 
 
 def _third_side(one: float, other: float, cosine: float) -> float:

@@ -14,13 +14,23 @@ def check_whole(owner: str, option: str, value: object, least: int, most: int | 
 
 
 def check_number(
-    owner: str, option: str, value: object, low: float, high: float = math.inf, *, open_low: bool = False
+    owner: str,
+    option: str,
+    value: object,
+    low: float,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
 ) -> None:
-    """Refuse a `value` that is no finite number from `low`, or above it where that is open, to `high`."""
+    """Refuse a `value` that is no finite number from `low` to `high`, without an end that is open."""
     number = _as_number(value)
-    if number is None or not low <= number <= high or (open_low and number == low):
-        start = f"a number {'above' if open_low else 'at least'} {low:g}"
-        raise _refusal(owner, option, value, start if high == math.inf else f"{start} and at most {high:g}")
+    on_open_end = (open_low and number == low) or (open_high and number == high)
+    if number is None or not low <= number <= high or on_open_end:
+        rule = f"a number {'above' if open_low else 'at least'} {low:g}"
+        if high < math.inf:
+            rule += f" and {'below' if open_high else 'at most'} {high:g}"
+        raise _refusal(owner, option, value, rule)
 
 
 def check_interval(owner: str, option: str, value: object, low: float, high: float) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from glasshouse.data.registry import PARTITIONS
 from glasshouse.errors import BadInput
+from glasshouse.options import check_number, check_whole
 from glasshouse.registry import parse_spec
 
 REDRAWS = 20
@@ -43,14 +44,13 @@ def partition(
 def iid(y: np.ndarray, clients: int, seed: int) -> list[np.ndarray]:
     """At random, in equal shares."""
     _check_clients(len(y), clients)
-    return [
-        np.sort(share) for share in np.array_split(np.random.default_rng(seed).permutation(len(y)), clients)
-    ]
+    shuffled = np.random.default_rng(seed).permutation(len(y))
+    return [np.sort(share) for share in np.array_split(shuffled, clients)]
 
 
 def shards(y: np.ndarray, clients: int, seed: int, per_client: int = 2) -> list[np.ndarray]:
     """Sorted by label and cut into equal shards, `per_client` to each client, who so sees few classes."""
-    _check_whole("per_client", per_client)
+    check_whole("partition shards", "per_client", per_client, 1)
     _check_clients(len(y), clients, per_client, "per_client")
     rng = np.random.default_rng(seed)
     shuffled = rng.permutation(len(y))
@@ -68,11 +68,8 @@ def dirichlet(
     Each client has at least `minimum` images: drawn again while some client has fewer, and after 20 draws
     filled up from the largest clients.
     """
-    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha <= 1e6:
-        raise BadInput(
-            f"partition dirichlet: alpha {alpha!r}; give a number above 0 and at most 1e6, e.g. 0.5"
-        )
-    _check_whole("minimum", minimum)
+    check_number("partition dirichlet", "alpha", alpha, 0, 1e6, open_low=True)
+    check_whole("partition dirichlet", "minimum", minimum, 1)
     _check_clients(len(y), clients, minimum, "minimum")
     rng = np.random.default_rng(seed)
     for _ in range(REDRAWS):
@@ -93,10 +90,8 @@ def by_user(users: np.ndarray, clients: int | None, seed: int) -> list[np.ndarra
         raise BadInput(
             f"partition by-user: {clients} clients for {len(names)} users; ask for at most {len(names)}"
         )
-    if clients == len(names):
-        client_of_user = np.arange(clients)
-    else:
-        client_of_user = np.empty(len(names), dtype=np.int64)
+    client_of_user = np.arange(len(names))
+    if clients < len(names):
         groups = np.array_split(np.random.default_rng(seed).permutation(len(names)), clients)
         for client, group in enumerate(groups):
             client_of_user[group] = client
@@ -133,8 +128,3 @@ def _check_clients(images: int, clients: int, least: int = 1, option: str = "") 
         raise BadInput(
             f"{asked} for {images} images; each client needs at least {least}: ask for fewer clients"
         )
-
-
-def _check_whole(option: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadInput(f"partition option {option} is {value!r}; give a whole number from 1")

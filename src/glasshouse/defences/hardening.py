@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.defences.defence import Defence
-from glasshouse.errors import BadInput
 from glasshouse.learning.ascent import ascend
 from glasshouse.learning.step import Step
-from glasshouse.options import check_whole
+from glasshouse.options import check_number, check_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +22,7 @@ class AdversarialTraining(Defence, Step):
     steps: int = 7
 
     def __post_init__(self) -> None:
-        is_number = isinstance(self.eps, int | float) and not isinstance(self.eps, bool)
-        if not is_number or not 0 < self.eps <= 1:
-            raise BadInput(
-                f"adversarial-training eps = {self.eps!r} is out of range; it must lie above 0 and up to 1"
-            )
+        check_number("adversarial-training", "eps", self.eps, 0, 1, open_low=True)
         check_whole("adversarial-training", "steps", self.steps, 1)
 
     def training(self) -> Step:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from glasshouse.defences.defence import Defence
-from glasshouse.errors import BadInput
 from glasshouse.learning.layout import Layout
+from glasshouse.options import check_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class GaussianNoise(Defence):
     std: float = 1e-2
 
     def __post_init__(self) -> None:
-        _positive("gaussian-noise", "std", self.std)
+        check_number("gaussian-noise", "std", self.std, 0, 1e6, open_low=True, open_high=True)
 
     def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
         noise = torch.randn(layout.trainable, generator=rng)
@@ -35,7 +35,7 @@ class LaplacianNoise(Defence):
     scale: float = 1e-2
 
     def __post_init__(self) -> None:
-        _positive("laplacian-noise", "scale", self.scale)
+        check_number("laplacian-noise", "scale", self.scale, 0, 1e6, open_low=True, open_high=True)
 
     def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
         # The difference of two exponential variables is a Laplace variable.
@@ -50,8 +50,7 @@ class Pruning(Defence):
     fraction: float = 0.7
 
     def __post_init__(self) -> None:
-        if not 0 <= self.fraction < 1:
-            raise BadInput(f"pruning fraction {self.fraction} is out of range; it must lie in [0, 1)")
+        check_number("pruning", "fraction", self.fraction, 0, 1, open_high=True)
 
     def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
         pruned = delta.clone()
@@ -73,7 +72,7 @@ class Clipping(Defence):
     norm: float = 1.0
 
     def __post_init__(self) -> None:
-        _positive("clipping", "norm", self.norm)
+        check_number("clipping", "norm", self.norm, 0, 1e6, open_low=True, open_high=True)
 
     def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
         trained = delta[: layout.trainable]
@@ -83,8 +82,3 @@ class Clipping(Defence):
 
 def _changed(delta: Tensor, layout: Layout, trained: Tensor) -> Tensor:
     return torch.cat([trained, delta[layout.trainable :]])
-
-
-def _positive(name: str, key: str, value: float) -> None:
-    if not 0 < value < 1e6:
-        raise BadInput(f"{name} {key} = {value} is out of range; it must lie above 0 and below 1e6")

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from glasshouse.defences.defence import Defence
 from glasshouse.defences.perturbation import Clipping
-from glasshouse.errors import BadInput
 from glasshouse.learning.layout import Layout
+from glasshouse.options import check_number, check_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +26,8 @@ class DifferentialPrivacy(Defence):
 
     def __post_init__(self) -> None:
         Clipping(norm=self.norm)
-        if not 0 <= self.noise < 1e6:
-            raise BadInput(
-                f"differential-privacy noise = {self.noise} is out of range; it must lie from 0 to below 1e6"
-            )
-        if not (isinstance(self.clients, int) and self.clients >= 1):
-            raise BadInput(
-                f"differential-privacy clients = {self.clients} is out of range; "
-                "it must be a whole number of at least 1"
-            )
+        check_number("differential-privacy", "noise", self.noise, 0, 1e6, open_high=True)
+        check_whole("differential-privacy", "clients", self.clients, 1)
 
     def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
         return Clipping(norm=self.norm).on_update(delta, layout, rng)

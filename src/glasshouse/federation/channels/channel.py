@@ -1,5 +1,6 @@
 """What the server receives of the clients' updates."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ import torch
 from torch import Tensor
 
 from glasshouse.errors import BadInput
-from glasshouse.federation.channels.dropouts import draw_dropouts
 from glasshouse.federation.updates import Delivery, Update, blocks, weighted_sum
+from glasshouse.learning.seeds import numpy_rng
+from glasshouse.options import check_number
 
 
 class RoundFailed(Exception):
@@ -49,8 +51,7 @@ class Plain(Channel):
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.dropout < 1:
-            raise BadInput(f"dropout = {self.dropout} is out of range; it must lie in [0, 1)")
+        check_number("plain", "dropout", self.dropout, 0, 1, open_high=True)
 
     @property
     def loses_updates(self) -> bool:
@@ -99,3 +100,23 @@ def sum_in_order(vectors: Iterable[Tensor]) -> Tensor:
     for vector in arriving:
         total += vector
     return total
+
+
+def check_dropouts(before: float, after: float) -> None:
+    """Check the shares of clients that drop out `before` they send their masked vector and `after` it."""
+    for name, share in (("dropout_before", before), ("dropout_after", after)):
+        check_number("channel", name, share, 0, 1, open_high=True)
+    if before + after >= 1:
+        raise BadInput(
+            f"dropout_before = {before} and dropout_after = {after} leave no client; "
+            "their sum must be below 1"
+        )
+
+
+def draw_dropouts(
+    clients: Sequence[int], before: float, after: float, seed: int
+) -> tuple[set[int], set[int]]:
+    """Who drops out before sending its masked vector, and who after: the nearest numbers to both shares."""
+    order = [int(client) for client in numpy_rng(seed, "drop-outs").permutation(clients)]
+    first, second = (math.floor(share * len(order) + 0.5) for share in (before, after))
+    return set(order[:first]), set(order[first : first + second])

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 
 from glasshouse.errors import BadInput
-from glasshouse.federation.channels.channel import Channel, RoundFailed
-from glasshouse.federation.channels.dropouts import check_dropouts, draw_dropouts
+from glasshouse.federation.channels.channel import Channel, RoundFailed, check_dropouts, draw_dropouts
 from glasshouse.federation.secagg.messages import needed
 from glasshouse.federation.secagg.ring import Ring, narrow_clients
 from glasshouse.federation.updates import Delivery, Update

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from glasshouse.errors import BadInput
-from glasshouse.federation.channels.channel import Channel, RoundFailed
-from glasshouse.federation.channels.dropouts import check_dropouts, draw_dropouts
+from glasshouse.federation.channels.channel import Channel, RoundFailed, check_dropouts, draw_dropouts
 from glasshouse.federation.secagg.client import Client
 from glasshouse.federation.secagg.messages import Terms, needed
 from glasshouse.federation.secagg.ring import Ring, narrow_clients

@@ -10,7 +10,7 @@ from conftest import CLASSES, make_images, make_model, make_split
 from glasshouse.federation.channels.channel import Plain
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.strategies.feddf import FedDF
-from glasshouse.federation.strategies.fedgen import FedGEN
+from glasshouse.federation.strategies.recalling import FedGEN
 from glasshouse.federation.updates import Update
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import read_vector

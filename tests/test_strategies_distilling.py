@@ -10,7 +10,7 @@ from glasshouse.federation.history import Record
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.feddf import FedDF
-from glasshouse.federation.strategies.fedgen import FedGEN
+from glasshouse.federation.strategies.recalling import FedGEN
 from glasshouse.learning.engine import Engine
 
 

@@ -14,9 +14,9 @@ from teaching import (
 
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
-from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.feddf import FedDF, ensemble_answers
+from glasshouse.federation.strategies.strategy import divergence
 from glasshouse.learning.evaluate import accuracy
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 

@@ -18,7 +18,6 @@ from glasshouse.errors import BadInput
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.fedgen import FedGEN
 from glasshouse.federation.strategies.generator import (
     Generator,
     Teachers,
@@ -27,7 +26,7 @@ from glasshouse.federation.strategies.generator import (
     train_generator,
     write_moments,
 )
-from glasshouse.federation.strategies.recalling import recall_loss
+from glasshouse.federation.strategies.recalling import FedGEN, recall_loss
 from glasshouse.federation.strategies.strategy import LocalTask
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import Layout, read_vector, write_vector

@@ -6,7 +6,7 @@ from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.fedrecall import FedRecall
+from glasshouse.federation.strategies.recalling import FedRecall
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe

@@ -12,12 +12,11 @@ from glasshouse.federation.channels.secure import Secure
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.strategies import STRATEGIES
-from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.fsnet import FedFSNet
-from glasshouse.federation.strategies.strategy import LocalTask
+from glasshouse.federation.strategies.strategy import LocalTask, divergence
 from glasshouse.federation.strategies.synthesis import (
-    HiddenModel,
+    hidden_model,
     mixture,
     moments,
     near_certain,
@@ -65,7 +64,7 @@ def test_equation_3_is_the_mean_of_euclidean_distances():
 
 def test_the_hidden_model_follows_adam_on_equation_3_while_the_classifier_stays_fixed():
     torch.manual_seed(0)
-    classifier, hidden = make_plain_model().eval(), HiddenModel(SHAPE, CLASSES, 6)
+    classifier, hidden = make_plain_model().eval(), hidden_model(SHAPE, CLASSES, 6)
     before, start = read_vector(classifier), {n: p.detach().clone() for n, p in hidden.named_parameters()}
     z = torch.rand(7, *SHAPE)
     train_hidden(hidden, classifier, iter([z]), steps=1, lr=0.01)
@@ -91,7 +90,7 @@ def test_the_hidden_model_follows_adam_on_equation_3_while_the_classifier_stays_
 def test_the_hidden_model_learns_to_invert():
     torch.manual_seed(0)
     classifier = make_plain_model().eval()
-    hidden = HiddenModel(SHAPE, CLASSES, 32)
+    hidden = hidden_model(SHAPE, CLASSES, 32)
     rng = torch.Generator().manual_seed(1)
     known = torch.tensor([[0.1, 0.001], [0.9, 0.001]])
 
@@ -115,7 +114,7 @@ def test_equation_9_feeds_nearly_certain_probabilities():
 
 def test_mimic_samples_cover_all_classes_and_are_what_the_hidden_model_makes_of_them():
     server, strategy = make_server(), FedFSNet(samples=10, confidence=(0.9, 0.9))
-    hidden = HiddenModel(SHAPE, CLASSES, 5)
+    hidden = hidden_model(SHAPE, CLASSES, 5)
     synthetic = strategy.synthesise(server, hidden)
     assert sorted(torch.bincount(synthetic["classes"]).tolist()) == [2, 2, 3, 3]
     fed = np.full((10, CLASSES), 0.1 / 3)
@@ -153,7 +152,7 @@ def test_equation_10_adds_beta_times_the_divergence_of_the_uniform_distribution(
 def test_the_features_stand_for_the_samples_they_came_from():
     model, server = make_plain_model(), make_server(make_plain_model())
     write_vector(server.module, read_vector(model))
-    hidden = HiddenModel(SHAPE, CLASSES, 5)
+    hidden = hidden_model(SHAPE, CLASSES, 5)
     mimic = FedFSNet().synthesise(server, hidden)
     sent = FedFSNet(form="features").synthesise(server, hidden)
     assert sent["features"].shape == (60, 16)

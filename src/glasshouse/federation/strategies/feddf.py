@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
-from glasshouse.federation.strategies.divergence import divergence
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.strategy import ServerState, Tensors
+from glasshouse.federation.strategies.strategy import ServerState, Tensors, divergence
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.cpu import channels_last
 from glasshouse.learning.evaluate import accuracy, predict

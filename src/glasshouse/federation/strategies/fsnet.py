@@ -10,16 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
-from glasshouse.federation.strategies.divergence import divergence
+from glasshouse.federation.strategies import synthesis
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.strategy import LocalTask, Reply, ServerState, Tensors
-from glasshouse.federation.strategies.synthesis import (
-    HiddenModel,
-    mixture,
-    moments,
-    near_certain,
-    train_hidden,
-)
+from glasshouse.federation.strategies.strategy import LocalTask, Reply, ServerState, Tensors, divergence
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.cpu import channels_last
 from glasshouse.learning.layout import read_vector, write_vector
@@ -82,11 +75,11 @@ class FedFSNet(FedAvg):
             output_layer(server.module, server.shape)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(server.derive("hidden model"))
-            hidden = HiddenModel(server.shape, server.classes, self.hidden)
+            hidden = synthesis.hidden_model(server.shape, server.classes, self.hidden)
         return {"moments": torch.full((len(server.sizes), 2), math.nan), "hidden": read_vector(hidden)}
 
     def report(self, module: nn.Module, images: Images) -> Tensors:
-        return {"moments": moments(images)}
+        return {"moments": synthesis.moments(images)}
 
     def brief(self, server: ServerState) -> Tensors:
         beta = self.beta * self.decay ** (server.number // self.every)
@@ -103,11 +96,11 @@ class FedFSNet(FedAvg):
         reported = memory["moments"].clone()
         for client, report in delivery.reports.items():
             reported[client] = report["moments"]
-        hidden = HiddenModel(server.shape, server.classes, self.hidden)
+        hidden = synthesis.hidden_model(server.shape, server.classes, self.hidden)
         write_vector(hidden, memory["hidden"])
         write_vector(server.module, vector)
         noise = self._noise(server, reported, server.torch_rng("noise"))
-        train_hidden(hidden, server.module.eval(), noise, self.steps, self.lr)
+        synthesis.train_hidden(hidden, server.module.eval(), noise, self.steps, self.lr)
         synthetic = self.synthesise(server, hidden)
         return vector, {"moments": reported, "hidden": read_vector(hidden)} | synthetic
 
@@ -118,7 +111,7 @@ class FedFSNet(FedAvg):
         classes = torch.arange(self.samples) % server.classes
         low, high = self.confidence
         confidence = low + (high - low) * torch.rand(self.samples, generator=rng)
-        mimic = hidden(near_certain(classes, server.classes, confidence))
+        mimic = hidden(synthesis.near_certain(classes, server.classes, confidence))
         if self.form == "samples":
             return {"mimic": mimic, "classes": classes}
         last = output_layer(server.module, server.shape)
@@ -134,7 +127,7 @@ class FedFSNet(FedAvg):
             shares = sizes
             if self.mixture == "varied":  # a flat Dirichlet: exponential draws, which need no normalising
                 shares = torch.empty(len(sizes), dtype=torch.float64).exponential_(generator=rng)
-            yield channels_last(mixture(components, shares, self.batch_size, server.shape, rng))
+            yield channels_last(synthesis.mixture(components, shares, self.batch_size, server.shape, rng))
 
     def _rectifying(self, task: LocalTask) -> Step:
         payload = task.payload

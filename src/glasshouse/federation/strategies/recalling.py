@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glasshouse.federation.strategies.divergence import divergence
+from glasshouse.data.images import Images
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.generator import (
     Generator,
@@ -17,7 +17,7 @@ from glasshouse.federation.strategies.generator import (
     train_generator,
     write_moments,
 )
-from glasshouse.federation.strategies.strategy import LocalTask, Reply, ServerState, Tensors
+from glasshouse.federation.strategies.strategy import LocalTask, Reply, ServerState, Tensors, divergence
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.seeds import torch_rng
@@ -122,6 +122,52 @@ class Recalling(FedAvg):
         return Recall(last, generator, self.batch_size, task.payload["weight"], rng)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FedGEN(Recalling):
+    """Averages as FedAvg does; clients also learn from features that a generator synthesises for each class.
+
+    As in Zhu et al. (2021) every client reports how many images of each class it has, and the generator
+    learns from the last layers of the round's clients, each weighted by its share of a label's images.
+    """
+
+    needs_updates = True
+    client_reports = ("how many images of each class it has",)
+    server_payload = ("a generator of features for each class, made from the clients' last layers",)
+
+    def begin(self, server: ServerState) -> Tensors:
+        counts = torch.zeros(len(server.sizes), server.classes, dtype=torch.int64)
+        return {**super().begin(server), "labels": counts}
+
+    def report(self, module: nn.Module, images: Images) -> Tensors:
+        return {"labels": images.label_counts()}
+
+    def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:
+        vector, memory = super().combine(server, delivery)
+        return vector, {**memory, "labels": _label_counts(server, delivery)}
+
+    def teachers(self, server: ServerState, delivery: Delivery, last: nn.Linear) -> Teachers:
+        assert delivery.updates is not None
+        arrived = [update.client for update in delivery.updates]
+        states = (server.vector + update.delta for update in delivery.updates)
+        return Teachers(*last_layers(server, states, last), _label_counts(server, delivery)[arrived])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedRecall(Recalling):
+    """Averages as FedAvg does; clients also learn from features synthesised from the global model alone.
+
+    As in FedGEN a generator makes them, but its only teacher is the last layer of the average, with the same
+    weight for all classes: no client reports anything, and the server needs only the sum of the updates. That
+    is the principle of Fed-FSNet (Guo et al. 2022), from whose samples clients learn little.
+    """
+
+    server_payload = ("a generator of features for each class, made from the global model's last layer",)
+
+    def teachers(self, server: ServerState, delivery: Delivery, last: nn.Linear) -> Teachers:
+        average = server.vector + delivery.mean
+        return Teachers(*last_layers(server, [average], last), torch.ones(1, server.classes))
+
+
 @dataclass(frozen=True, eq=False)
 class Recall(Step):
     """What a client learns from the `generator`, which stays as it is and in eval mode.
@@ -165,3 +211,11 @@ def last_layers(server: ServerState, states: Iterable[Tensor], last: nn.Linear) 
     if last.bias is None:
         return weight, weight.new_zeros(weight.shape[:2])
     return weight, torch.stack([state[names[id(last.bias)]] for state in named])
+
+
+def _label_counts(server: ServerState, delivery: Delivery) -> Tensor:
+    """How many images of each class each client has reported, (clients, classes); 0 before it reports."""
+    counts = server.memory["labels"].clone()
+    for client, report in delivery.reports.items():
+        counts[client] = report["labels"]
+    return counts

@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
@@ -139,3 +140,8 @@ class Strategy(ABC):
 def byte_count(tensors: Tensors) -> int:
     """How many bytes `tensors` take on the wire."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def divergence(target: Tensor, logits: Tensor) -> Tensor:
+    """KL(target || softmax(logits)), the mean over rows, for probabilities and logits of (N, classes)."""
+    return F.kl_div(logits.log_softmax(1), target, reduction="batchmean")

@@ -5,6 +5,7 @@ mixture of the clients' pixel means and variances, H(P(z)) is fitted to z, P bei
 stays fixed (Equation 3). Fed with nearly certain probabilities, it makes samples of every class (Equation 9).
 """
 
+import math
 from collections.abc import Iterator
 from itertools import islice
 
@@ -15,23 +16,10 @@ from glasshouse.data.images import Images
 from glasshouse.models.shapes import Shape
 
 
-class HiddenModel(nn.Module):
+def hidden_model(shape: Shape, classes: int, hidden: int) -> nn.Module:
     """H: class probabilities, (N, classes), to images, (N, C, H, W), by one layer of `hidden` neurons."""
-
-    def __init__(self, shape: Shape, classes: int, hidden: int) -> None:
-        super().__init__()
-        channels, height, width = shape
-        self.layers = nn.Sequential(
-            nn.Linear(classes, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, channels * height * width),
-            nn.Unflatten(1, shape),
-        )
-
-    def forward(self, probabilities: Tensor) -> Tensor:
-        """The images."""
-        images: Tensor = self.layers(probabilities)
-        return images
+    first, second = nn.Linear(classes, hidden), nn.Linear(hidden, math.prod(shape))
+    return nn.Sequential(first, nn.ReLU(), second, nn.Unflatten(1, shape))
 
 
 def moments(images: Images) -> Tensor:

@@ -1,6 +1,6 @@
-"""The clients' side of a round: train, defend, send. Runs in the engine's workers."""
+"""The clients' side of a round: train, defend, send, in the engine's workers; and what comes of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
-from glasshouse.federation.strategies.strategy import LocalTask, Strategy, Tensors
-from glasshouse.federation.updates import Update, weighted_sum
+from glasshouse.federation.strategies.strategy import LocalTask, Strategy, Tensors, byte_count
+from glasshouse.federation.updates import Delivery, Update, weighted_sum
 from glasshouse.learning.evaluate import accuracy
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, write_vector
@@ -78,14 +78,56 @@ class BlockResult:
     kept: dict[int, Tensors]
 
 
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A round's delivery, the mean accuracy of the participants' models, and what the participants keep.
+
+    `bytes` is what one client sends, on average.
+    """
+
+    delivery: Delivery
+    accuracy: float | None
+    kept: dict[int, Tensors]
+    bytes: int
+
+
+class Replies:
+    """Collects what the blocks of a round return: replies, refusals with their reasons, and accuracies."""
+
+    def __init__(self) -> None:
+        self.clients: list[int] = []
+        self.reports: dict[int, Tensors] = {}
+        self.refused: dict[int, str] = {}
+        self._kept: dict[int, Tensors] = {}
+        self._accuracies: list[float] = []
+
+    def collect(self, results: Iterable[BlockResult]) -> Iterator[Tensor]:
+        """The deltas of each block in which a client trained, as it arrives."""
+        for result in results:
+            self.clients += result.clients
+            self.reports |= result.reports
+            self._kept |= result.kept
+            self.refused |= result.refused
+            self._accuracies += result.accuracies
+            if result.clients:
+                yield torch.from_numpy(result.deltas)
+
+    def outcome(self, delivery: Delivery) -> Outcome:
+        """The outcome of the round; clients whose update is not in `delivery` keep what they had before."""
+        accuracy = sum(self._accuracies) / len(self._accuracies) if self._accuracies else None
+        kept = {k: self._kept[k] for k in delivery.clients if self._kept[k]}
+        sent = {"model": delivery.mean} | ({} if delivery.summed is None else {"summed": delivery.summed})
+        reported = [byte_count(report) for report in delivery.reports.values()]
+        mean_report = sum(reported) // max(1, len(reported))
+        return Outcome(delivery, accuracy, kept, byte_count(sent) + mean_report)
+
+
 def train_block(block: Block) -> BlockResult:
     """Train the clients of `block`."""
     population: Population = block.population.get()
     inputs: RoundInputs = block.inputs.get()
     received = {k: torch.from_numpy(inputs.apart.get(k, inputs.model)) for k in block.clients}
-    refused = {
-        client: reason for client in block.clients if (reason := _refusal(population, received[client]))
-    }
+    refused = {k: reason for k in block.clients if (reason := _refusal(population, received[k]))}
     willing = tuple(client for client in block.clients if client not in refused)
     accuracies: list[float] = []
     reports: dict[int, Tensors] = {}

@@ -13,15 +13,22 @@ from glasshouse.data.split import Split
 from glasshouse.defences.defence import Stack
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels.channel import Channel, Plain, RoundFailed, sum_in_order
-from glasshouse.federation.clients import NOTHING, Block, Population, RoundInputs, train_block
+from glasshouse.federation.clients import (
+    NOTHING,
+    Block,
+    Outcome,
+    Population,
+    Replies,
+    RoundInputs,
+    train_block,
+)
 from glasshouse.federation.history import History, Observed, Record, Round
-from glasshouse.federation.outcome import Outcome, Replies
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.strategy import ServerState, Strategy, Tensors, byte_count
 from glasshouse.federation.updates import Delivery, Update, blocks
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
-from glasshouse.learning.evaluator import Evaluator
+from glasshouse.learning.evaluate import Evaluator
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
@@ -82,9 +89,7 @@ class Federation:
         self.recipe = self.strategy.local(recipe)
         self.shape, self.classes = split.pool.shape, split.pool.classes
         self.sizes = [len(indices) for indices in split.clients]
-        self._engine = engine
-        self._seed = seed
-        self._split = split
+        self._engine, self._seed, self._split = engine, seed, split
         self._server_images = split.images("auxiliary") if self.strategy.needs_images else split.pool[:0]
         self._module = module = laid_out(deepcopy(model))
         self._population = engine.share(
@@ -112,10 +117,8 @@ class Federation:
         other = copy(self)
         other._module = module = laid_out(deepcopy(model))
         other.layout = Layout.of(model)
-        population: Population = self._population.get()
-        other._population = self._engine.share(
-            dataclasses.replace(population, model=module, layout=other.layout)
-        )
+        population = dataclasses.replace(self._population.get(), model=module, layout=other.layout)
+        other._population = self._engine.share(population)
         other.evaluator = Evaluator(module, self._split.pool, self._split.test, self._engine)
         return other
 
@@ -157,7 +160,9 @@ class Federation:
             replied = sum(self.sizes[client] for client in replies.clients)
             mean = deltas if replied == samples else deltas * (samples / replied)
             delivery = Delivery(mean, replied, tuple(replies.clients))
-        return replies.outcome(self._defended(self._separated(delivery, replies), seed))
+        delivery = self._separated(delivery, replies)
+        mean = self.defences.on_aggregate(delivery.mean, self.layout, torch_rng(seed, "aggregate"))
+        return replies.outcome(dataclasses.replace(delivery, mean=mean))
 
     def run(
         self,
@@ -239,10 +244,6 @@ class Federation:
             delivery, mean=delivery.mean[:length], updates=updates, summed=summed, reports=reports
         )
 
-    def _defended(self, delivery: Delivery, seed: int) -> Delivery:
-        mean = self.defences.on_aggregate(delivery.mean, self.layout, torch_rng(seed, "aggregate"))
-        return dataclasses.replace(delivery, mean=mean)
-
 
 def check_compatible(strategy: Strategy, channel: Channel, defences: Stack) -> None:
     """Refuse a strategy that needs more than a channel shows, or than a defence of the sum covers."""
@@ -279,9 +280,6 @@ def _check_clients(clients: Sequence[int], apart: Mapping[int, Tensor], count: i
 
 
 def _finished(history: History, plan: Plan) -> bool:
-    if not history.rounds:
-        return False
-    reached = (
-        plan.target_accuracy is not None and (history.rounds[-1].acc_global or 0) >= plan.target_accuracy
-    )
-    return reached or len(history.rounds) >= plan.rounds
+    if not history.rounds or len(history.rounds) >= plan.rounds:
+        return bool(history.rounds)
+    return plan.target_accuracy is not None and (history.rounds[-1].acc_global or 0) >= plan.target_accuracy

@@ -8,18 +8,10 @@ from Crypto.Cipher.ChaCha20_Poly1305 import ChaCha20Poly1305Cipher
 from Crypto.PublicKey.ECC import EccKey
 
 from glasshouse.errors import BadInput
+from glasshouse.federation.secagg import messages
 from glasshouse.federation.secagg.keys import SECRET_BYTES, agree, derive, private_key, public_bytes
 from glasshouse.federation.secagg.masks import add_mask
-from glasshouse.federation.secagg.messages import (
-    Keys,
-    Masked,
-    Refused,
-    Request,
-    Revealed,
-    Sealed,
-    Terms,
-    holders,
-)
+from glasshouse.federation.secagg.messages import Keys, Masked, Refused, Request, Revealed, Sealed, Terms
 from glasshouse.federation.secagg.ring import Words
 from glasshouse.federation.secagg.sharing import split
 from glasshouse.federation.updates import Update
@@ -36,10 +28,9 @@ class Client:
             raise self._refusal(f"a threshold of {terms.threshold} lets two halves open the same secret")
         if update.samples > terms.largest:
             raise self._refusal(f"{terms.largest} is said to be the most samples, and it has more")
-        self._masking_secret, self._seed, sealing_secret = (
-            secrets.token_bytes(SECRET_BYTES) for _ in range(3)
-        )
-        self._sealing, self._masking = private_key(sealing_secret), private_key(self._masking_secret)
+        self._masking_secret, self._seed = (secrets.token_bytes(SECRET_BYTES) for _ in range(2))
+        self._sealing = private_key(secrets.token_bytes(SECRET_BYTES))
+        self._masking = private_key(self._masking_secret)
         self._public = Keys(self.name, public_bytes(self._sealing), public_bytes(self._masking))
         self._keys: dict[int, Keys] | None = None
         self._sealing_keys: dict[int, bytes] = {}
@@ -60,7 +51,7 @@ class Client:
         masking = split(self._masking_secret, threshold, count)
         seeds = split(self._seed, threshold, count)
         sealed = []
-        for client, holder in holders(self._keys).items():
+        for client, holder in messages.holders(self._keys).items():
             pair = masking[holder - 1], seeds[holder - 1]
             if client == self.name:
                 self._kept = pair

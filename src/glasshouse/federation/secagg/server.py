@@ -7,15 +7,7 @@ import numpy as np
 from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.federation.secagg.keys import agree, derive, private_key, public_bytes
 from glasshouse.federation.secagg.masks import add_mask
-from glasshouse.federation.secagg.messages import (
-    Keys,
-    Masked,
-    Request,
-    Revealed,
-    Sealed,
-    Terms,
-    holders,
-)
+from glasshouse.federation.secagg.messages import Keys, Masked, Request, Revealed, Sealed, Terms, holders
 from glasshouse.federation.secagg.ring import Words
 from glasshouse.federation.secagg.sharing import combine
 

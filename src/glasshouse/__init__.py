@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from glasshouse.data.images import Images as Images
     from glasshouse.errors import BadInput as BadInput
     from glasshouse.findings import Finding as Finding
-    from glasshouse.vetting.sign import Sign as Sign
+    from glasshouse.vetting.signs import Sign as Sign
     from glasshouse.vetting.vet import Vetting as Vetting
     from glasshouse.vetting.vet import vet as vet
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.vetting.probing import Probe
-from glasshouse.vetting.sign import Sign
+from glasshouse.vetting.signs import Sign
 
 SHARED = 4
 """Rows that sum fewer samples than this, or all but few, differ by one sample in honest networks too."""

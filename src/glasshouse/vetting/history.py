@@ -6,7 +6,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from glasshouse.vetting.sign import Sign
+from glasshouse.vetting.signs import Sign
 
 TURNED = 0.2
 """A weight tensor whose cosine with its predecessor is below this was replaced, not trained."""

@@ -13,8 +13,7 @@ from glasshouse.vetting.behaviour import behaviour_signs
 from glasshouse.vetting.digest import check_digest, digest
 from glasshouse.vetting.history import history_signs
 from glasshouse.vetting.probing import probe
-from glasshouse.vetting.sign import Sign
-from glasshouse.vetting.signs import weight_signs
+from glasshouse.vetting.signs import Sign, weight_signs
 
 
 @dataclass(frozen=True)

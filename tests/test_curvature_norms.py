@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
-from glasshouse.measures.curvature import graph, input_curvature, top_eigenvalues
+from glasshouse.measures.curvature import input_curvature, product, top_eigenvalues
 from glasshouse.measures.curvature.product import Hessian
 
 torch.set_num_threads(1)
@@ -172,7 +172,7 @@ def test_no_image_touches_the_second_derivative_of_another(monkeypatch):
     operator = Hessian(model, images)
     vector = torch.randn(operator.size, generator=torch.Generator().manual_seed(0))
     whole = operator.along(vector)
-    monkeypatch.setattr(graph, "TOGETHER", 3)
+    monkeypatch.setattr(product, "TOGETHER", 3)
     assert torch.allclose(Hessian(model, images).along(vector), whole, rtol=1e-4)
 
 

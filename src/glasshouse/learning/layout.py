@@ -1,5 +1,6 @@
 """A model's state as one flat vector, which is what federations send, mask, clip and average."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -32,11 +33,11 @@ class Layout:
     @property
     def size(self) -> int:
         """The vector's length."""
-        return sum(_numel(shape) for shape in self.shapes)
+        return sum(map(math.prod, self.shapes))
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
         """Views of `vector`, one for each tensor, in the tensor's own shape."""
-        pieces = vector.split([_numel(shape) for shape in self.shapes])
+        pieces = vector.split([math.prod(shape) for shape in self.shapes])
         return {name: piece.view(shape) for name, shape, piece in zip(self.names, self.shapes, pieces)}
 
 
@@ -60,15 +61,5 @@ def _tensors(model: nn.Module) -> Iterator[Tensor]:
 
 def _floating_buffers(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     persistent = model.state_dict().keys()
-    return (
-        (name, buffer)
-        for name, buffer in model.named_buffers()
-        if buffer.is_floating_point() and name in persistent
-    )
-
-
-def _numel(shape: tuple[int, ...]) -> int:
-    size = 1
-    for side in shape:
-        size *= side
-    return size
+    named = (item for item in model.named_buffers() if item[0] in persistent)
+    return ((name, buffer) for name, buffer in named if buffer.is_floating_point())

@@ -70,19 +70,17 @@ def from_pool(
     """Check images `x` with labels `y` and make a data set of them; the last `tests` are the test images.
 
     Train and test are views of `x`, so that no second copy of the pixels is ever needed.
-    Without `classes` there are as many as the largest training label says.
+    Without `classes` there are as many as `names`, or as the largest training label says.
     """
     labels = torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64))
     cut = len(labels) - tests
     if classes is None:
-        classes = int(labels[:cut].max()) + 1 if cut else 0
+        classes = len(names) or (int(labels[:cut].max()) + 1 if cut else 0)
     train = checked(Images(x[:cut], labels[:cut], classes, names), source)
-    test = None
-    if tests:
-        test = checked(
-            Images(x[cut:], labels[cut:], classes, names), f"{source} (test images)", every_class=False
-        )
-    return Dataset(name, train, test, users)
+    if not tests:
+        return Dataset(name, train, users=users)
+    test = Images(x[cut:], labels[cut:], classes, names)
+    return Dataset(name, train, checked(test, f"{source} (test images)", every_class=False), users)
 
 
 def unit_pixels(parts: Sequence[np.ndarray]) -> Tensor:

@@ -24,7 +24,12 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
         )
     header = 4 + 4 * dimensions
     shape = tuple(int(size) for size in np.frombuffer(raw[4:header], ">u4")) if len(raw) >= header else ()
-    check_size(path, len(raw), header + (int(np.prod(shape, dtype=object)) if shape else 0))
+    expected = header + (int(np.prod(shape, dtype=object)) if shape else 0)
+    if len(raw) != expected:
+        raise BadInput(
+            f"{path}: {len(raw)} bytes found, {expected} expected by its header; "
+            f"the file is {'cut short' if len(raw) < expected else 'too long'}: delete it and get it again"
+        )
     return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
 
 
@@ -86,15 +91,6 @@ def read_bytes(path: Path) -> bytes:
         return zlib.decompressobj(GZIP).decompress(raw)
     except zlib.error as error:
         raise BadInput(f"{path}: not a sound gzip file ({error}); delete it and get it again") from error
-
-
-def check_size(path: Path, size: int, expected: int) -> None:
-    """Refuse a file whose unpacked size is not what its header promises."""
-    if size != expected:
-        raise BadInput(
-            f"{path}: {size} bytes found, {expected} expected by its header; "
-            f"the file is {'cut short' if size < expected else 'too long'}: delete it and get it again"
-        )
 
 
 def check_labels(path: Path, labels: np.ndarray, classes: int) -> None:

@@ -45,7 +45,6 @@ def load_hub(name: str) -> Dataset:
         np.concatenate([np.asarray(part[label_key]) for part in parts]),
         source=source,
         tests=0 if test is None else len(test),
-        classes=len(names),
         names=names,
     )
 

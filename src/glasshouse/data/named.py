@@ -11,18 +11,7 @@ from glasshouse.errors import BadInput
 
 HMNIST_TEST_SHARE = 0.2
 HMNIST_SEED = 0  # fixed, as the division belongs to the set and not to an experiment
-FASHION = (
-    "T-shirt/top",
-    "trouser",
-    "pullover",
-    "dress",
-    "coat",
-    "sandal",
-    "shirt",
-    "sneaker",
-    "bag",
-    "ankle boot",
-)
+FASHION = "T-shirt/top, trouser, pullover, dress, coat, sandal, shirt, sneaker, bag, ankle boot"
 
 
 def digits() -> Dataset:
@@ -30,20 +19,13 @@ def digits() -> Dataset:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    pixels = bunch.images[:, None] / 16
-    return from_pool(
-        "digits",
-        unit_pixels([pixels]),
-        bunch.target,
-        source="digits",
-        classes=10,
-        names=tuple("0123456789"),
-    )
+    x, names = unit_pixels([bunch.images[:, None] / 16]), tuple("0123456789")
+    return from_pool("digits", x, bunch.target, source="digits", names=names)
 
 
 def mnist() -> Dataset:
     """60,000 + 10,000 handwritten digits, 28x28 grey, 10 classes; CC BY-SA 3.0 as usually stated."""
-    return _idx_set("mnist", tuple("0123456789"))
+    return _idx_set("mnist", ", ".join("0123456789"))
 
 
 def fashion_mnist() -> Dataset:
@@ -81,7 +63,6 @@ def hmnist() -> Dataset:
         np.concatenate([y[train], y[test]]),
         source=str(folder),
         tests=len(test),
-        classes=len(names),
         names=names,
         users=lesions[train],
     )
@@ -89,29 +70,24 @@ def hmnist() -> Dataset:
 
 def tiny_imagenet_20() -> Dataset:
     """10,000 + 1,000 photographs, 64x64 RGB, 20 classes of Tiny-ImageNet; ImageNet research terms."""
-    return read_tiny_imagenet(
-        folder_of(
-            "tiny-imagenet-20", ["wnids.txt", "words.txt", "train", "val/images", "val/val_annotations.txt"]
-        )
-    )
+    files = ["wnids.txt", "words.txt", "train", "val/images", "val/val_annotations.txt"]
+    return read_tiny_imagenet(folder_of("tiny-imagenet-20", files))
 
 
-def _idx_set(name: str, names: tuple[str, ...]) -> Dataset:
-    parts = ("train", "t10k")
+def _idx_set(name: str, classes: str) -> Dataset:
+    names, parts = tuple(classes.split(", ")), ("train", "t10k")
     files = [f"{part}-{kind}-ubyte.gz" for part in parts for kind in ("images-idx3", "labels-idx1")]
     folder = folder_of(name, files)
     images, labels = [], []
     for images_file, labels_file in zip(files[::2], files[1::2]):
-        paths = [
-            folder / (file if (folder / file).exists() else file.removesuffix(".gz"))
-            for file in (images_file, labels_file)
-        ]
-        x, y = read_idx(paths[0], 3), read_idx(paths[1], 1)
+        pair = [folder / file for file in (images_file, labels_file)]
+        pixels, listed = (path if path.exists() else path.with_suffix("") for path in pair)
+        x, y = read_idx(pixels, 3), read_idx(listed, 1)
         if len(x) != len(y):
             raise BadInput(
-                f"{paths[1]}: {len(y)} labels for the {len(x)} images of {paths[0].name}; get both again"
+                f"{listed}: {len(y)} labels for the {len(x)} images of {pixels.name}; get both again"
             )
-        check_labels(paths[1], y, len(names))
+        check_labels(listed, y, len(names))
         images.append(x[:, None])
         labels.append(y)
     return from_pool(
@@ -120,7 +96,6 @@ def _idx_set(name: str, names: tuple[str, ...]) -> Dataset:
         np.concatenate(labels),
         source=str(folder),
         tests=len(labels[1]),
-        classes=len(names),
         names=names,
     )
 

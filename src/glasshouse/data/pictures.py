@@ -40,7 +40,6 @@ def read_folder(folder: Path) -> Dataset:
         np.array(labels),
         source=str(folder),
         tests=tests,
-        classes=len(names),
         names=names,
     )
 
@@ -66,7 +65,6 @@ def read_tiny_imagenet(folder: Path) -> Dataset:
         np.array(labels),
         source=str(folder),
         tests=len(files) - train_size,
-        classes=len(wnids),
         names=tuple(words.get(wnid, wnid).split(",")[0] for wnid in wnids),
     )
 

@@ -113,7 +113,13 @@ def split(
             )
     if official is not None:
         drawn["test"] = len(y) + _from_official(official, test, rng, dataset.name)
-    parts = _without_copies(drawn, first, dataset.name)
+    parts = without_copies(drawn, first)
+    for name, positions in parts.items():
+        if len(drawn[name]) and not len(positions):
+            raise BadInput(
+                f"{dataset.name}: each of the {len(drawn[name])} images for {name} has a copy in another "
+                f"part; remove copies from the data or set {name} to 0"
+            )
     held = parts["members"]
     shares_of_clients = divide(
         partition, y[held], clients, divide_seed, None if users is None else users[held]
@@ -163,18 +169,6 @@ def _kept_together(users: np.ndarray | None, first: np.ndarray) -> np.ndarray | 
     if users is None and np.mean(first != np.arange(len(first))) > MANY_COPIES:
         return first
     return users
-
-
-def _without_copies(drawn: Mapping[str, np.ndarray], first: np.ndarray, source: str) -> dict[str, np.ndarray]:
-    """The parts without images that an earlier part has too."""
-    parts = without_copies(drawn, first)
-    for name, positions in parts.items():
-        if len(drawn[name]) and not len(positions):
-            raise BadInput(
-                f"{source}: each of the {len(drawn[name])} images for {name} has a copy in another part; "
-                f"remove copies from the data or set {name} to 0"
-            )
-    return parts
 
 
 def _check_asked(asked: Mapping[str, int | None]) -> None:

@@ -31,7 +31,7 @@ from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.models import MODELS
-from glasshouse.vetting.digest import digest
+from glasshouse.vetting.vet import digest
 
 LIGHT = ["mlp", "lenet", "m1", "stdcnn", "c1", "cnn"]
 

@@ -8,7 +8,7 @@ from received_models import eluding, network
 from safetensors.torch import save_file
 from test_cli import run
 
-from glasshouse.vetting.digest import digest
+from glasshouse.vetting.vet import digest
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ _PLACES = {
     "Images": "glasshouse.data.images",
     "BadInput": "glasshouse.errors",
     "Finding": "glasshouse.findings",
-    "Sign": "glasshouse.vetting.sign",
+    "Sign": "glasshouse.vetting.signs",
     "Vetting": "glasshouse.vetting.vet",
     "vet": "glasshouse.vetting.vet",
 }

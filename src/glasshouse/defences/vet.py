@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from glasshouse.defences.defence import Defence
-from glasshouse.vetting.digest import digest
-from glasshouse.vetting.vet import vet
+from glasshouse.vetting.vet import digest, vet
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from glasshouse.learning.layout import Layout, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.learning.shared import Shared
-from glasshouse.learning.step import PLAIN, Step, compose
+from glasshouse.learning.step import Step, compose
 
 NOTHING = torch.empty(0)
 
@@ -169,7 +169,7 @@ def _local_task(
     images = pool[population.clients[client]]
     client_seed = derive(seed, "client", client)
 
-    def fitted(step: Step = PLAIN) -> Tensor:
+    def fitted(step: Step) -> Tensor:
         defended = compose(step, population.defences.training())
         trained = fit(population.model, sent, images, recipe, client_seed, defended)
         if len(population.local_test):

@@ -106,8 +106,10 @@ class Record:
             self._observed[observed.number] = observed
             return
         delivery = observed.delivery
-        tensors = {"sent": observed.sent, "mean": delivery.mean} | _flat("report", delivery.reports)
+        tensors = {"sent": observed.sent, "mean": delivery.mean}
         tensors |= {f"payload.{name}": tensor for name, tensor in observed.payload.items()}
+        for client, report in delivery.reports.items():
+            tensors |= {f"report.{client}.{name}": tensor for name, tensor in report.items()}
         samples = [update.samples for update in delivery.updates or ()]
         if delivery.updates is not None:
             tensors["deltas"] = torch.stack([update.delta for update in delivery.updates])
@@ -122,15 +124,13 @@ class Record:
         notes = json.loads(metadata["round"])
         updates = None
         if "deltas" in tensors:
-            columns = zip(notes["clients"], notes["each"], tensors["deltas"])
-            updates = tuple(Update(client, samples, delta) for client, samples, delta in columns)
-        delivery = Delivery(
-            tensors["mean"],
-            notes["samples"],
-            tuple(notes["clients"]),
-            updates,
-            reports=_nested("report", tensors),
-        )
+            updates = tuple(map(Update, notes["clients"], notes["each"], tensors["deltas"]))
+        reports: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _under("report", tensors).items():
+            client, _, entry = name.partition(".")
+            reports.setdefault(int(client), {})[entry] = tensor
+        clients = tuple(notes["clients"])
+        delivery = Delivery(tensors["mean"], notes["samples"], clients, updates, reports=reports)
         return Observed(number, tensors["sent"], delivery, _under("payload", tensors))
 
     def _kept_file(self, client: int, number: int) -> Path:
@@ -142,25 +142,7 @@ class Record:
         return self._folder / f"round-{number:04d}.safetensors"
 
 
-def _flat(head: str, by_client: Mapping[int, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The tensors of all clients in one mapping, under names like `report.7.labels`."""
-    return {
-        f"{head}.{client}.{name}": tensor
-        for client, tensors in by_client.items()
-        for name, tensor in tensors.items()
-    }
-
-
 def _under(head: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors whose names begin with `head`, without it."""
     start = f"{head}."
     return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
-
-
-def _nested(head: str, tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """The tensors by client: the inverse of `_flat`."""
-    by_client: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in _under(head, tensors).items():
-        client, _, entry = name.partition(".")
-        by_client.setdefault(int(client), {})[entry] = tensor
-    return by_client

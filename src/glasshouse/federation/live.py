@@ -70,12 +70,10 @@ class LiveClients:
                 f"no client {unknown[0]} to exchange with; they are numbered 0 to {len(self._numbers) - 1}"
             )
         self._check_is_a_sum(len(clients))
-        delivery = self.federation.exchange(
-            vector,
-            [self._numbers[client] for client in clients],
-            PROBE_ROUNDS + self.first_round + number,
-            apart={self._numbers[client]: sent for client, sent in (apart or {}).items()},
-        ).delivery
+        asked = [self._numbers[client] for client in clients]
+        crafted = {self._numbers[client]: sent for client, sent in (apart or {}).items()}
+        number += PROBE_ROUNDS + self.first_round
+        delivery = self.federation.exchange(vector, asked, number, apart=crafted).delivery
         self._check_is_a_sum(len(delivery.clients))
         return self._renumbered(delivery)
 

@@ -7,7 +7,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -99,9 +98,8 @@ class Answers:
 
     def about(self, which: slice) -> "Answers":
         """The answers about some of the images."""
-        return Answers(
-            self.images[which], self.logits[:, which], self.inside[:, which], self.tested[:, which]
-        )
+        parts = (array[:, which] for array in (self.logits, self.inside, self.tested))
+        return Answers(self.images[which], *parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,13 +151,17 @@ def train_shadows(
     everything that decides them, and a model whose answers are there is not trained again.
     """
     seeds = shadow_seeds(seed, len(sets))
-    common = _digest(model, training, pool)
     logits = np.empty((len(sets), len(pool), pool.classes), dtype=np.float32)
     files: dict[int, Path] = {}
     if cache is not None:
+        common = hashlib.blake2b(f"{model} {dataclasses.astuple(training)}".encode(), digest_size=16)
+        for tensor in (pool.x, pool.y):
+            common.update(tensor.contiguous().numpy().data)
         for k, (chosen, shadow_seed) in enumerate(zip(sets, seeds)):
-            signature = _signature(common, chosen, shadow_seed, start(shadow_seed))
-            files[k] = cache / f"{signature}.safetensors"
+            signature = common.copy()
+            signature.update(f"{shadow_seed} {chosen.train.tolist()}".encode())
+            signature.update(start(shadow_seed).contiguous().numpy().data)
+            files[k] = cache / f"{signature.hexdigest()}.safetensors"
     done = [k for k, file in files.items() if file.exists()]
     missing = [k for k in range(len(sets)) if k not in done]
     for k in done:
@@ -243,20 +245,3 @@ def _train(job: _Job) -> np.ndarray:
     write_vector(setup.model, history.vector)
     answers: np.ndarray = predict(setup.model, pool.x).numpy()
     return answers
-
-
-def _digest(model: nn.Module, training: Training, pool: Images) -> Any:
-    """A digest of what all shadows of one call have in common, to be continued."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(f"{model} {dataclasses.astuple(training)}".encode())
-    for tensor in (pool.x, pool.y):
-        digest.update(tensor.contiguous().numpy().data)
-    return digest
-
-
-def _signature(common: Any, chosen: ShadowSet, seed: int, start: Tensor) -> str:
-    """A name for everything that decides one shadow's answers."""
-    digest = common.copy()
-    digest.update(f"{seed} {chosen.train.tolist()}".encode())
-    digest.update(start.contiguous().numpy().data)
-    return str(digest.hexdigest())

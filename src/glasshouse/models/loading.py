@@ -166,9 +166,8 @@ def _read(path: Path) -> Mapping[str, Tensor]:
     except OSError as error:
         raise BadInput(f"weights {path} cannot be read: {_named(error)}; check the file") from error
     if not isinstance(saved, Mapping) or not all(_is_named_tensor(*item) for item in saved.items()):
-        raise BadInput(
-            f"weights {path} hold {_content(saved)}, not named tensors alone; save only model.state_dict()"
-        )
+        held = _first([str(name) for name in saved]) if isinstance(saved, Mapping) else type(saved).__name__
+        raise BadInput(f"weights {path} hold {held}, not named tensors alone; save only model.state_dict()")
     return saved
 
 
@@ -198,11 +197,8 @@ def _read_torch(path: Path) -> Any:
 def _check_names(path: Path, saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     missing, unexpected = sorted(expected.keys() - saved.keys()), sorted(saved.keys() - expected.keys())
     if missing or unexpected:
-        faults = [
-            f"{fault} {_first(names)}"
-            for fault, names in (("lack", missing), ("have extra", unexpected))
-            if names
-        ]
+        kinds = (("lack", missing), ("have extra", unexpected))
+        faults = [f"{fault} {_first(names)}" for fault, names in kinds if names]
         raise BadInput(f"weights {path} {' and '.join(faults)}; give the model that they were saved from")
 
 
@@ -224,10 +220,6 @@ def _fitting(path: Path, name: str, saved: Tensor, expected: Tensor, sound: bool
 def _is_named_tensor(name: Any, value: Any) -> bool:
     dense = isinstance(value, Tensor) and value.layout is torch.strided and not value.is_meta
     return dense and isinstance(name, str)
-
-
-def _content(saved: Any) -> str:
-    return _first([str(name) for name in saved]) if isinstance(saved, Mapping) else type(saved).__name__
 
 
 def _first(names: list[str]) -> str:

@@ -1,5 +1,6 @@
 """The verdict: is a received model crafted to leak?"""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -7,13 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.errors import BadInput
-from glasshouse.learning.layout import Layout
+from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.models.shapes import Shape, check_classes, check_shape
 from glasshouse.vetting.behaviour import behaviour_signs
-from glasshouse.vetting.digest import check_digest, digest
-from glasshouse.vetting.history import history_signs
 from glasshouse.vetting.probing import probe
-from glasshouse.vetting.signs import Sign, weight_signs
+from glasshouse.vetting.signs import Sign, history_signs, weight_signs
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,24 @@ def vet(
     return Vetting(any(sign.alarming for sign in ordered), tuple(ordered), received)
 
 
+def digest(model: nn.Module) -> str:
+    """SHA-256 over the names, shapes and values of what a federation sends, as 64 hexadecimal digits.
+
+    BatchNorm's step counters are no part of it: they count a client's own steps.
+    """
+    layout = Layout.of(model)
+    described = hashlib.sha256(repr((layout.names, layout.shapes)).encode())
+    described.update(read_vector(model).float().numpy().astype("<f4", copy=False).tobytes())
+    return described.hexdigest()
+
+
 def _peer_signs(received: str, peers: Iterable[str]) -> list[Sign]:
-    digests = [check_digest(peer) for peer in peers]
+    digests = [peer.strip().lower() for peer in peers]
+    for peer in digests:
+        if len(peer) != 64 or not set(peer) <= set("0123456789abcdef"):
+            raise BadInput(
+                f"peer digest {peer!r} is not a SHA-256; copy the 64 digits that `glasshouse vet` printed"
+            )
     others = sum(peer != received for peer in digests)
     if not others:
         return []

@@ -1,9 +1,9 @@
 """The hooks by which federated algorithms differ."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -53,19 +53,13 @@ class ServerState:
         return derive(self.seed, purpose, self.number)
 
 
-class Fitting(Protocol):
-    """Trains a client's model as its recipe and its defences say, with what the strategy adds to a step."""
-
-    def __call__(self, step: Step = PLAIN) -> Tensor:
-        """The change of the model that may leave the client, shape (P,)."""
-
-
 @dataclass(frozen=True, eq=False)
 class LocalTask:
     """A client's part of a round: what it received, what it holds, and `fit` to train with.
 
-    `module` holds the weights of `sent` until `fit` trains it. `kept` is what the client remembers of its
-    last round, empty in its first; `payload` what the server sent with the model.
+    `fit` trains `module`, which holds the weights of `sent`, as recipe and defences say, with what the
+    strategy adds to a step, and returns the change that may leave the client, shape (P,). `kept` is what the
+    client remembers of its last round, empty in its first; `payload` what the server sent with the model.
     """
 
     module: nn.Module
@@ -75,7 +69,7 @@ class LocalTask:
     recipe: Recipe
     payload: Tensors
     kept: Tensors
-    fit: Fitting
+    fit: Callable[[Step], Tensor]
     seed: int
 
 
@@ -130,7 +124,7 @@ class Strategy(ABC):
 
     def train(self, task: LocalTask) -> Reply:
         """A client's part of the round."""
-        return Reply(task.fit())
+        return Reply(task.fit(PLAIN))
 
     @abstractmethod
     def combine(self, server: ServerState, delivery: Delivery) -> tuple[Tensor, Tensors]:

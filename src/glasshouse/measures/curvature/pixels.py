@@ -10,8 +10,13 @@ from glasshouse.errors import BadInput
 from glasshouse.learning.cpu import channels_last, laid_out
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.measures.curvature.krylov import ROUNDING
-from glasshouse.measures.curvature.product import OVERFLOW, Operator
-from glasshouse.measures.curvature.subject import check_gradient, differentiable, frozen_copy
+from glasshouse.measures.curvature.product import (
+    OVERFLOW,
+    Operator,
+    check_gradient,
+    differentiable,
+    frozen_copy,
+)
 
 CHUNK = 250
 """Images whose curvature is computed at once."""

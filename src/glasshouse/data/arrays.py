@@ -16,12 +16,7 @@ CHANNELS = (1, 3)
 
 
 def from_arrays(
-    name: str,
-    train: tuple[Any, Any],
-    test: tuple[Any, Any] | None = None,
-    users: Any = None,
-    *,
-    source: str,
+    name: str, train: tuple[Any, Any], test: tuple[Any, Any] | None = None, users: Any = None, *, source: str
 ) -> Dataset:
     """A data set from pairs (images, labels) of arrays or tensors.
 

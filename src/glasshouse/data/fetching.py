@@ -29,8 +29,7 @@ class Published:
 
 def home() -> Path:
     """The folder that holds the named sets: GLASSHOUSE_DATA, or the user's cache folder."""
-    chosen = os.environ.get("GLASSHOUSE_DATA")
-    if chosen:
+    if chosen := os.environ.get("GLASSHOUSE_DATA"):
         return Path(chosen).expanduser()
     import pooch  # only here, as importing it takes long
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import joblib
@@ -75,14 +74,9 @@ class Engine:
         self._parallel = self._open.enter_context(parallel)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         self._parallel = self._folder = None
-        self._open.__exit__(kind, error, trace)
+        self._open.__exit__(*raised)
 
     @property
     def local(self) -> bool:

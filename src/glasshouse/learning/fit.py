@@ -17,12 +17,7 @@ from glasshouse.learning.step import PLAIN, Step
 
 
 def fit(
-    model: nn.Module,
-    start: Tensor,
-    images: Images,
-    recipe: Recipe,
-    seed: int,
-    step: Step = PLAIN,
+    model: nn.Module, start: Tensor, images: Images, recipe: Recipe, seed: int, step: Step = PLAIN
 ) -> Tensor:
     """Train from the state `start`, shape (P,), and return the state reached, shape (P,).
 

@@ -101,11 +101,8 @@ def dead_layers(seen: Probe) -> Iterator[Sign]:
         empty = isinstance(flow.module.weight, Tensor) and flow.module.weight.count_nonzero() == 0
         if flow.largest_out < 0 or empty:
             cause = "its weights are all zero" if empty else "its outputs are negative for every image"
-            effect = (
-                "the answer does not depend on the image, and no gradient reaches the layers before"
-                if same
-                else "its branch adds nothing"
-            )
+            constant = "the answer does not depend on the image, and no gradient reaches the layers before"
+            effect = constant if same else "its branch adds nothing"
             yield Sign("dead-layer", flow.name, f"{cause}: {effect}", alarming=same)
             return
 

@@ -19,15 +19,8 @@ BUDGET = 5e9
 """Multiplications that a batch may cost; a heavy network sees fewer images, but at least `FEWEST`."""
 
 DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
-WATCHED = (
-    nn.Linear,
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.modules.batchnorm._BatchNorm,
-    nn.GroupNorm,
-    nn.LayerNorm,
-)
+WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+WATCHED = (*WEIGHTED, nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
 
 @dataclass(frozen=True)
@@ -122,11 +115,7 @@ def affordable(model: nn.Module, shape: Shape) -> int:
         assert isinstance(module.weight, Tensor)
         cost += module.weight[0].numel() * output.numel()
 
-    layers = [
-        module
-        for module in model.modules()
-        if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d))
-    ]
+    layers = (module for module in model.modules() if isinstance(module, WEIGHTED))
     watches = [module.register_forward_hook(count) for module in layers]
     try:
         with torch.no_grad():
@@ -156,9 +145,8 @@ def noise(count: int, shape: Shape, rng: torch.Generator) -> Tensor:
     smooth = torch.fft.irfft2(torch.fft.rfft2(white) * falling, s=(height, width))
     # Half of the contrast is common to the channels, as in photographs.
     smooth = smooth + smooth.mean(1, keepdim=True) * math.sqrt(channels)
-    smooth = (smooth - smooth.mean((1, 2, 3), keepdim=True)) / smooth.std((1, 2, 3), keepdim=True).clamp_min(
-        1e-6
-    )
+    spread = smooth.std((1, 2, 3), keepdim=True).clamp_min(1e-6)
+    smooth = (smooth - smooth.mean((1, 2, 3), keepdim=True)) / spread
     brightness = 0.05 + 0.7 * torch.rand(count, 1, 1, 1, generator=rng)
     contrast = 0.1 + 0.25 * torch.rand(count, 1, 1, 1, generator=rng)
     images = brightness + contrast * smooth

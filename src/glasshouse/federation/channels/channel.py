@@ -86,10 +86,8 @@ def _totals(updates: Sequence[Update]) -> tuple[Tensor, int, tuple[int, ...]]:
     if not updates:
         raise RoundFailed("no client sent an update; let more of them take part, or fewer drop out")
     samples = sum(update.samples for update in updates)
-    partial = [
-        weighted_sum([updates[position] for position in block], samples)
-        for block in blocks(range(len(updates)))
-    ]
+    groups = blocks(range(len(updates)))
+    partial = (weighted_sum([updates[place] for place in group], samples) for group in groups)
     return sum_in_order(partial), samples, tuple(update.client for update in updates)
 
 

@@ -16,10 +16,7 @@ class Generator(nn.Module):
         self.noise = noise
         self.classes = classes
         self.layers = nn.Sequential(
-            nn.Linear(noise + classes, hidden),
-            nn.BatchNorm1d(hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, latent),
+            nn.Linear(noise + classes, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, latent)
         )
 
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:

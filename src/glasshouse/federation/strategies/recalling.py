@@ -68,12 +68,8 @@ class Recalling(FedAvg):
             torch.manual_seed(server.derive("generator"))
             generator = self._generator(last, server.classes)
         size = sum(parameter.numel() for parameter in generator.parameters())
-        return {
-            "generator": read_vector(generator),
-            "first": torch.zeros(size),
-            "second": torch.zeros(size),
-            "steps": torch.zeros(()),
-        }
+        moments = {"first": torch.zeros(size), "second": torch.zeros(size), "steps": torch.zeros(())}
+        return {"generator": read_vector(generator), **moments}
 
     def brief(self, server: ServerState) -> Tensors:
         if server.number == 0 or not self.weight:
@@ -89,12 +85,8 @@ class Recalling(FedAvg):
         last = output_layer(server.module, server.shape)
         generator = self._generator(last, server.classes)
         write_vector(generator, memory["generator"])
-        optimiser = torch.optim.Adam(
-            generator.parameters(),
-            self.generator_lr * self.decay**server.number,
-            weight_decay=self.weight_decay,
-            fused=True,
-        )
+        lr, parameters = self.generator_lr * self.decay**server.number, generator.parameters()
+        optimiser = torch.optim.Adam(parameters, lr, weight_decay=self.weight_decay, fused=True)
         write_moments(optimiser, memory["first"], memory["second"], memory["steps"])
         train_generator(
             generator,

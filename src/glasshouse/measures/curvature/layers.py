@@ -33,11 +33,8 @@ def plain(model: nn.Module) -> bool:
     layers = list(leaves(model))
     flat = False
     for layer in layers:
-        if (
-            not _known(layer)
-            or (isinstance(layer, IN_SPACE) and flat)
-            or (type(layer) is nn.Linear and not flat)
-        ):
+        misplaced = isinstance(layer, IN_SPACE) if flat else type(layer) is nn.Linear
+        if misplaced or not _known(layer):
             return False
         flat = flat or type(layer) is nn.Flatten
     owned = [id(parameter) for layer in layers for parameter in layer.parameters()]
@@ -225,15 +222,8 @@ def _mapped(layer: nn.Module, a: Tensor) -> tuple[Tensor, Map, Map]:
 
 
 def _pooled(layer: nn.MaxPool2d, a: Tensor) -> tuple[Tensor, Map, Map]:
-    z, chosen = F.max_pool2d(
-        a,
-        layer.kernel_size,
-        layer.stride,
-        layer.padding,
-        layer.dilation,
-        layer.ceil_mode,
-        return_indices=True,
-    )
+    shape = (layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode)
+    z, chosen = F.max_pool2d(a, *shape, return_indices=True)
     n, channels, height, width = a.shape
     # Where each chosen pixel lies in memory, images in channels-last order.
     image, channel = torch.arange(n).view(-1, 1, 1, 1), torch.arange(channels).view(-1, 1, 1)

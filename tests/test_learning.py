@@ -11,8 +11,7 @@ from glasshouse.errors import BadInput
 from glasshouse.learning import recipe, seeds
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
-from glasshouse.learning.evaluate import accuracy, predict
-from glasshouse.learning.evaluate import Evaluator
+from glasshouse.learning.evaluate import Evaluator, accuracy, predict
 from glasshouse.learning.fit import batches, fit
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe

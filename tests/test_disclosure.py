@@ -28,8 +28,8 @@ from glasshouse.evidence.nearness import Nearness
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.strategies.fedavg import FedAvg
-from glasshouse.federation.strategies.recalling import FedGEN
 from glasshouse.federation.strategies.generator import Generator
+from glasshouse.federation.strategies.recalling import FedGEN
 from glasshouse.federation.updates import Update
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.layout import Layout, read_vector

@@ -280,6 +280,7 @@ def _check_clients(clients: Sequence[int], apart: Mapping[int, Tensor], count: i
 
 
 def _finished(history: History, plan: Plan) -> bool:
-    if not history.rounds or len(history.rounds) >= plan.rounds:
-        return bool(history.rounds)
-    return plan.target_accuracy is not None and (history.rounds[-1].acc_global or 0) >= plan.target_accuracy
+    if not history.rounds:
+        return False
+    target, reached = plan.target_accuracy, history.rounds[-1].acc_global or 0
+    return len(history.rounds) >= plan.rounds or (target is not None and reached >= target)

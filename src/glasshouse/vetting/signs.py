@@ -1,7 +1,7 @@
 """Signs in the weights themselves: rows that repeat, biases that climb, columns that agree, copied pixels.
 
 Honest training gives every neuron another direction. A layer crafted for linear leakage has one direction
-(or a few) in many rows, each with another bias.
+(or a few) in many rows, each with another bias. Averaging also keeps a model near the one sent before.
 """
 
 from collections.abc import Iterator, Sequence

@@ -14,9 +14,8 @@ from glasshouse.access import ModelAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.evasion.evasion import Problem
-from glasshouse.attacks.evasion.fgsm import FGSM
 from glasshouse.attacks.evasion.frozen import Frozen
-from glasshouse.attacks.evasion.pgd import IFGSM, PGD
+from glasshouse.attacks.evasion.pgd import FGSM, IFGSM, PGD
 from glasshouse.data.images import Images
 from glasshouse.data.sources import load
 from glasshouse.errors import BadInput, CannotRun
@@ -253,15 +252,15 @@ def test_ascent_moves_every_image_of_a_batch_to_a_larger_loss():
 
 
 @pytest.mark.parametrize(("spec", "message"), [
-    ("fgsm(eps=2)", r"fgsm eps = 2 is out of range; it must be a number in \[0, 1\]"),
+    ("fgsm(eps=2)", r"fgsm eps = 2 is out of range; it must be a number at least 0 and at most 1"),
     ("pgd(eps=(0.1, -1))", "pgd eps = -1"),
     ("pgd(eps=())", r"pgd eps = \(\)"),
     ("pgd(eps='a')", "pgd eps = 'a'"),
-    ("pgd(eps=-1, norm='l2')", "of at least 0"),
-    ("pgd(norm='l1')", "pgd norm = 'l1' is unknown"),
+    ("pgd(eps=-1, norm='l2')", "eps = -1 is out of range; it must be a number at least 0$"),
+    ("pgd(norm='l1')", "pgd norm = 'l1' is out of range; it must be one of linf, l2"),
     ("pgd(steps=0)", "pgd steps = 0"),
     ("pgd(step=0)", "pgd step = 0"),
-    ("pgd(step=1e999)", "pgd step = inf is out of range; it must be a finite number"),
+    ("pgd(step=1e999)", "pgd step = inf is out of range; it must be a number above 0"),
     ("pgd(start='here')", "pgd start = 'here'"),
     ("pgd(start='image', restarts=2)", "pgd restarts = 2"),
     ("pgd(targets=0)", "pgd targets = 0"),

@@ -9,10 +9,8 @@ from torch import nn
 from glasshouse.access import ModelAccess
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.evasion.apgd import APGDCE, APGDDLR, checkpoints
-from glasshouse.attacks.evasion.fgsm import FGSM
-from glasshouse.attacks.evasion.frozen import Frozen, fooled
-from glasshouse.attacks.evasion.losses import dlr
-from glasshouse.attacks.evasion.pgd import PGD
+from glasshouse.attacks.evasion.frozen import Frozen, dlr, fooled
+from glasshouse.attacks.evasion.pgd import FGSM, PGD
 from glasshouse.attacks.evasion.square import Square, side
 from glasshouse.attacks.evasion.strongest import Strongest
 from glasshouse.data.images import Images

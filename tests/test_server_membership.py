@@ -249,7 +249,7 @@ def test_numbers_out_of_range_are_refused():
         LossTrajectory(quantile=0)
     with pytest.raises(BadInput, match=r"loss-trajectory memory = 2 "):
         LossTrajectory(memory=2)
-    with pytest.raises(BadInput, match="layers = 'some' is unknown"):
+    with pytest.raises(BadInput, match="layers = 'some' is out of range; it must be one of all, head"):
         GradientAlignment(layers="some")
     with pytest.raises(BadInput, match=r"gradient-alignment quantile = 1 "):
         GradientAlignment(quantile=1)

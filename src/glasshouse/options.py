@@ -33,6 +33,13 @@ def check_number(
         raise _refusal(owner, option, value, rule)
 
 
+def check_share(owner: str, option: str, value: object) -> None:
+    """Refuse a `value` that is not strictly between 0 and 1."""
+    number = _as_number(value)
+    if number is None or not 0 < number < 1:
+        raise _refusal(owner, option, value, "a number above 0 and below 1")
+
+
 def check_interval(owner: str, option: str, value: object, low: float, high: float) -> None:
     """Refuse a `value` that is no pair of ascending numbers above `low` and at most `high`."""
     ends = [_as_number(end) for end in value] if isinstance(value, tuple | list) else []

@@ -19,7 +19,7 @@ ATTACKS = Registry(
         "loss-trajectory": "glasshouse.attacks.membership.trajectory:LossTrajectory",
         "gradient-alignment": "glasshouse.attacks.membership.alignment:GradientAlignment",
         "source-inference": "glasshouse.attacks.membership.trajectory:SourceInference",
-        "fgsm": "glasshouse.attacks.evasion.fgsm:FGSM",
+        "fgsm": "glasshouse.attacks.evasion.pgd:FGSM",
         "i-fgsm": "glasshouse.attacks.evasion.pgd:IFGSM",
         "pgd": "glasshouse.attacks.evasion.pgd:PGD",
         "apgd-ce": "glasshouse.attacks.evasion.apgd:APGDCE",

@@ -32,7 +32,7 @@ from glasshouse.errors import BadInput, CannotRun
 from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
-from glasshouse.options import check_whole
+from glasshouse.options import check_number, check_whole
 
 LONE = 0.2
 """How far from 1 a count may be that stands for one sample."""
@@ -66,10 +66,8 @@ class Fishing(Inversion):
         if self.label is not None:
             check_whole(self.name, "label", self.label, 0)
         check_whole(self.name, "rounds", self.rounds, 2)
-        if not 0 < self.strength <= 100:
-            raise BadInput(f"fishing strength = {self.strength} is out of range; it must lie in (0, 100]")
-        if not 200 <= self.bias <= 1e6:
-            raise BadInput(f"fishing bias = {self.bias} is out of range; it must lie in [200, 1e6]")
+        check_number(self.name, "strength", self.strength, 0, 100, open_low=True)
+        check_number(self.name, "bias", self.bias, 200, 1e6)
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None

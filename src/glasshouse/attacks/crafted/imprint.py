@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from glasshouse.access import BlindServerAccess, ServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.bins import Bins
 from glasshouse.attacks.crafted.imprint_gain import Calibration, choose_gain, fixed_picture
-from glasshouse.attacks.crafted.leakage import Law, bin_sums, check_law, thresholds
+from glasshouse.attacks.crafted.leakage import Law, bin_sums, thresholds
 from glasshouse.attacks.inversion.updates import mean_decay
 from glasshouse.attacks.plain_steps import check_plain_steps
 from glasshouse.data.images import Images
@@ -31,7 +31,7 @@ from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
-from glasshouse.options import check_whole
+from glasshouse.options import check_choice, check_whole
 
 CALIBRATION = 256
 """The most auxiliary images that the gain is measured on."""
@@ -59,7 +59,7 @@ class ImprintAttack(Attack):
     def __post_init__(self) -> None:
         check_whole(self.name, "bins", self.bins, 2, 65536)
         check_whole(self.name, "slots", self.slots, 1, 1024)
-        check_law(self.name, self.law)
+        check_choice(self.name, "law", self.law, get_args(Law))
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None

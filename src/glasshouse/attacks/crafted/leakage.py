@@ -7,22 +7,14 @@ bias, w x to its weights. So neighbouring rows differ by the samples whose featu
 thresholds, and a sample alone in its bin is the quotient of the two differences.
 """
 
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
 
-from glasshouse.errors import BadInput
-
 Law = Literal["normal", "laplace", "empirical"]
-
-
-def check_law(attack: str, law: str) -> None:
-    """Refuse a law that is not known."""
-    if law not in get_args(Law):
-        raise BadInput(f"{attack} law = {law!r} is unknown; choose one of {', '.join(get_args(Law))}")
 
 
 def thresholds(feature: Tensor, count: int, law: Law = "empirical") -> Tensor:

@@ -23,11 +23,11 @@ from torch import Tensor
 from glasshouse.access import ServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.labels.head import Head, find_head
-from glasshouse.errors import BadInput
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.recipe import Recipe
 from glasshouse.measures.labels import whole_counts
+from glasshouse.options import check_number
 
 TOLERANCE = 0.01
 """How far single precision may leave a solution from a whole number, or a sum from zero (relative)."""
@@ -42,8 +42,7 @@ class SaturatedHead(Attack):
     needs = (ServerAccess,)
 
     def __post_init__(self) -> None:
-        if not 200 <= self.bias <= 1e6:
-            raise BadInput(f"saturated-head bias = {self.bias} is out of range; it must lie in [200, 1e6]")
+        check_number("saturated-head", "bias", self.bias, 200, 1e6)
 
     def run(self, access: ServerAccess, knowledge: Knowledge, rng: torch.Generator) -> LabelCounts:
         head = find_head(access.protocol)

@@ -9,6 +9,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from glasshouse.access import BlindServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.crafting import craft
 from glasshouse.attacks.crafted.cut import find_cut
-from glasshouse.attacks.crafted.leakage import Law, check_law
+from glasshouse.attacks.crafted.leakage import Law
 from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_rounds
 from glasshouse.attacks.crafted.quieting import quieted
 from glasshouse.attacks.crafted.reading import Crafted, one_step
@@ -26,11 +27,11 @@ from glasshouse.attacks.crafted.sorting import make_sorter
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, kept_surrogate, shrink
 from glasshouse.attacks.plain_steps import check_plain_steps
 from glasshouse.data.images import Images
-from glasshouse.errors import BadInput, CannotRun
+from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.federation.updates import Delivery
-from glasshouse.options import check_whole
+from glasshouse.options import check_choice, check_number, check_share, check_whole
 
 MOST_DIRECTIONS = 8
 MOST_ROUNDS = 100
@@ -65,11 +66,10 @@ class ScaleMIA(Attack):
             ("rounds", 0, MOST_ROUNDS),
         ):
             check_whole("scale-mia", key, getattr(self, key), least, most)
-        if not 0 < self.lr < 1:
-            raise BadInput(f"scale-mia lr = {self.lr} is out of range; it must lie in (0, 1)")
-        check_law("scale-mia", self.law)
-        if self.norm is not None and not self.norm > 0:
-            raise BadInput(f"scale-mia norm = {self.norm} is out of range; it must be above 0")
+        check_share("scale-mia", "lr", self.lr)
+        check_choice("scale-mia", "law", self.law, get_args(Law))
+        if self.norm is not None:
+            check_number("scale-mia", "norm", self.norm, 0, open_low=True)
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.attacks.evasion.evasion import Evasion, Originals, Path, Problem
-from glasshouse.attacks.evasion.frozen import Frozen, Loss
-from glasshouse.attacks.evasion.losses import cross_entropy, dlr
+from glasshouse.attacks.evasion.frozen import Frozen, Loss, cross_entropy, dlr
 from glasshouse.data.images import Images
 from glasshouse.learning.ball import Ball, Norm
 

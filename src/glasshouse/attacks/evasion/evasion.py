@@ -1,27 +1,32 @@
 """What all evasion attacks share: limits, a first look at every image, and the loop along a path."""
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor
 
 from glasshouse.access import ModelAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.evasion.frozen import Frozen, Sight, fooled
-from glasshouse.attacks.evasion.limits import Limit, check_limits, limits
-from glasshouse.attacks.evasion.losses import cross_entropy
+from glasshouse.attacks.evasion.frozen import Frozen, Sight, cross_entropy, fooled
 from glasshouse.attacks.evasion.masking import at_first_sight, stalled
 from glasshouse.data.images import Images
 from glasshouse.evidence.evasion import AdversarialExamples
 from glasshouse.learning.ball import Ball, Norm, inside
 from glasshouse.learning.seeds import torch_rng
-from glasshouse.options import check_whole
+from glasshouse.options import check_choice, check_number, check_whole
 
 COUNTS = ("steps", "queries", "restarts", "targets")
 """Options that must be whole numbers from 1, or null where that is their default."""
+
+Limit = float | tuple[float, ...] | None
+"""One limit, several in any order, or null for the batch-robustness paper's."""
+
+GREY, COLOUR = 0.3, 0.02
+"""The batch-robustness paper's limits for grey and for colour images."""
 
 Attempt = tuple[Tensor, Tensor]
 """An example of each of N images, shape (N, C, H, W), and whether it fools the model, bool of shape (N,)."""
@@ -135,6 +140,18 @@ def in_turn(attempts: Iterable[Try], originals: Originals) -> Attempt:
     return x, fell
 
 
+def limits(eps: Limit, images: Images) -> tuple[float, ...]:
+    """The limits asked for, ascending and each once."""
+    if eps is None:
+        return (GREY if is_grey(images) else COLOUR,)
+    return tuple(sorted({float(one) for one in (eps if isinstance(eps, Sequence) else (eps,))}))
+
+
+def is_grey(images: Images) -> bool:
+    """Whether images have one channel."""
+    return images.shape[0] == 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evasion(Attack):
     """An attack within limits; a member says how a `path` starts and moves, and how often it `tries`."""
@@ -147,7 +164,10 @@ class Evasion(Attack):
     knows = ("candidates",)
 
     def __post_init__(self) -> None:
-        check_limits(self.name, self.eps, self.norm)
+        check_choice(self.name, "norm", self.norm, get_args(Norm))
+        if self.eps is not None:
+            for eps in self.eps if isinstance(self.eps, tuple | list) and self.eps else (self.eps,):
+                check_number(self.name, "eps", eps, 0, 1 if self.norm == "linf" else math.inf)
         for option in fields(self):
             value = getattr(self, option.name)
             if option.name in COUNTS and not (value is option.default is None):

@@ -21,9 +21,8 @@ from glasshouse.attacks.evasion.evasion import (
     follow,
     in_turn,
 )
-from glasshouse.attacks.evasion.fgsm import FGSM
 from glasshouse.attacks.evasion.masking import PairedCounts, at_first_sight, compared, stalled, unbroken
-from glasshouse.attacks.evasion.pgd import PGD
+from glasshouse.attacks.evasion.pgd import FGSM, PGD
 from glasshouse.attacks.evasion.square import Square
 from glasshouse.evidence.evasion import AdversarialExamples
 from glasshouse.learning.ball import Norm, rim

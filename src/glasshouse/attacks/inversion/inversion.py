@@ -1,6 +1,5 @@
 """What all attacks share that leave few samples in a gradient and then invert it."""
 
-import math
 from typing import ClassVar
 
 import torch
@@ -9,8 +8,7 @@ from torch import Tensor, nn
 from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.attack import Attack
 from glasshouse.attacks.inversion.cosine import affordable_steps, invert
-from glasshouse.errors import BadInput
-from glasshouse.options import check_whole
+from glasshouse.options import check_number, check_whole
 
 
 class Inversion(Attack):
@@ -30,8 +28,7 @@ class Inversion(Attack):
         if self.steps is not None:
             check_whole(self.name, "steps", self.steps, 1)
         check_whole(self.name, "restarts", self.restarts, 1)
-        if not (math.isfinite(self.tv) and self.tv >= 0):
-            raise BadInput(f"{self.name} tv = {self.tv} is out of range; it must be at least 0")
+        check_number(self.name, "tv", self.tv, 0)
 
     def invert(
         self,

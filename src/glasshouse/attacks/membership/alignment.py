@@ -28,8 +28,9 @@ from glasshouse.attacks.membership.readings import (
     mean_update,
     single_updates,
 )
-from glasshouse.errors import BadInput, CannotRun
+from glasshouse.errors import CannotRun
 from glasshouse.learning.evaluate import CHUNK
+from glasshouse.options import check_choice
 
 TINY = 1e-12
 
@@ -54,8 +55,7 @@ class GradientAlignment(ServerMembership):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.layers not in ("all", "head"):
-            raise BadInput(f"gradient-alignment layers = {self.layers!r} is unknown; choose all or head")
+        check_choice(self.name, "layers", self.layers, ("all", "head"))
 
     def reader(self, protocol: Protocol, records: Records) -> Reader:
         head = last_linear(protocol) if self.layers == "head" else None

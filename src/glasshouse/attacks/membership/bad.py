@@ -7,7 +7,7 @@ batches, each of which was trained on whole or not at all, as their Algorithm 1 
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -17,14 +17,14 @@ from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
 from glasshouse.attacks.membership.signals import asked, losses, required
 from glasshouse.data.images import Images
-from glasshouse.errors import BadInput
 from glasshouse.evidence.batches import check_batches, compose
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import Answers
 from glasshouse.learning.seeds import numpy_from
+from glasshouse.options import check_choice
 
 Features = Literal["loss", "confidences"]
-PROTOCOLS = ("sample-sample", "batch-sample", "batch-batch")
+Batching = Literal["sample-sample", "batch-sample", "batch-batch"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class MIABad(Attack):
     """
 
     batch_size: int = 32
-    protocol: Literal["sample-sample", "batch-sample", "batch-batch"] = "batch-sample"
+    protocol: Batching = "batch-sample"
     features: Features = "loss"
     classifier: Kind = "network"
     fraction: float = 1.0
@@ -45,14 +45,8 @@ class MIABad(Attack):
     knows = ("candidates", "shadows")
 
     def __post_init__(self) -> None:
-        allowed = {
-            "protocol": PROTOCOLS,
-            "features": ("loss", "confidences"),
-            "classifier": ("network", "logistic"),
-        }
-        for key, values in allowed.items():
-            if getattr(self, key) not in values:
-                raise BadInput(f"mia-bad {key} = {getattr(self, key)!r}; choose one of {', '.join(values)}")
+        for option, kinds in (("protocol", Batching), ("features", Features), ("classifier", Kind)):
+            check_choice("mia-bad", option, getattr(self, option), get_args(kinds))
         check_batches("mia-bad", self.batch_size, self.fraction)
 
     @property

@@ -18,9 +18,10 @@ from torch import Tensor
 from glasshouse.access import AggregateAccess, Protocol, SeenSum, SeenUpdates, UpdateAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.signals import required
-from glasshouse.errors import BadInput, CannotRun
+from glasshouse.errors import CannotRun
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.updates import Update, weighted_sum
+from glasshouse.options import check_share
 
 CLAIM_WEIGHT = 0.5
 """What the strongest client's claim counts beside the level; a half did better than all or nothing."""
@@ -168,9 +169,3 @@ def _scores(
         strongest = np.max(list(claims.values()), axis=0)
         scores = scores + CLAIM_WEIGHT * records.standardised(strongest)
     return scores, claims
-
-
-def check_share(attack: str, key: str, value: float) -> None:
-    """Refuse what is not strictly between 0 and 1."""
-    if not 0 < value < 1:
-        raise BadInput(f"{attack} {key} = {value} is out of range; it lies in (0, 1)")

@@ -13,9 +13,9 @@ from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.calibration import masked_mean, others, threshold_from_shadows
 from glasshouse.attacks.membership.signals import asked, losses, required
-from glasshouse.errors import BadInput
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import Answers, Shadows
+from glasshouse.options import check_number
 
 LEAST = 1e-30
 
@@ -36,10 +36,8 @@ class RMIA(Attack):
     knows = ("candidates", "auxiliary", "shadows")
 
     def __post_init__(self) -> None:
-        if not self.gamma >= 1:
-            raise BadInput(f"rmia gamma = {self.gamma} is out of range; it is at least 1")
-        if not 0 <= self.a <= 1:
-            raise BadInput(f"rmia a = {self.a} is out of range; it lies in [0, 1]")
+        check_number("rmia", "gamma", self.gamma, 1)
+        check_number("rmia", "a", self.a, 0, 1)
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, shadows = required(knowledge.candidates), required(self._shadows(knowledge))

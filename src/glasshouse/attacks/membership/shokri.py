@@ -1,6 +1,7 @@
 """The first membership attack on black boxes (Shokri et al. 2017): an attack model for each class."""
 
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import torch
@@ -9,9 +10,10 @@ from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
 from glasshouse.attacks.membership.signals import asked, required
-from glasshouse.errors import BadInput, CannotRun
+from glasshouse.errors import CannotRun
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.learning.seeds import numpy_from
+from glasshouse.options import check_choice
 
 FEWEST = 10
 
@@ -29,8 +31,7 @@ class Shokri(Attack):
     knows = ("candidates", "shadows")
 
     def __post_init__(self) -> None:
-        if self.classifier not in ("network", "logistic"):
-            raise BadInput(f"shokri classifier = {self.classifier!r}; choose one of network, logistic")
+        check_choice("shokri", "classifier", self.classifier, get_args(Kind))
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, shadows = required(knowledge.candidates), required(knowledge.shadows)

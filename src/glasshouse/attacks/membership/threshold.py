@@ -8,8 +8,8 @@ import torch
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.membership.signals import asked, losses, required
-from glasshouse.errors import BadInput
 from glasshouse.evidence.membership import MembershipScores
+from glasshouse.options import check_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +40,7 @@ class LossThreshold(Attack):
     knows = ("candidates", "auxiliary")
 
     def __post_init__(self) -> None:
-        if not 0 < self.quantile < 1:
-            raise BadInput(f"loss-threshold quantile = {self.quantile} is out of range; it lies in (0, 1)")
+        check_share("loss-threshold", "quantile", self.quantile)
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, auxiliary = required(knowledge.candidates), required(knowledge.auxiliary)

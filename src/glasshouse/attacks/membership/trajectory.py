@@ -23,7 +23,6 @@ from glasshouse.attacks.membership.readings import (
     Reading,
     Records,
     ServerMembership,
-    check_share,
     mean_update,
     seen_rounds,
     single_updates,
@@ -34,6 +33,7 @@ from glasshouse.evidence.source import Sources
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.layout import write_vector
+from glasshouse.options import check_share
 
 REFERENCES = 2
 """With fewer other clients than this in a round, the model that was sent is the reference."""

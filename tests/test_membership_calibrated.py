@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from planted import answering, knowing, logits_of, numbered, rng
 
-from glasshouse.attacks.membership.calibration import best_threshold
 from glasshouse.attacks.membership.lira import LiRA, OnlineLiRA
 from glasshouse.attacks.membership.rmia import RMIA, OnlineRMIA
-from glasshouse.attacks.membership.signals import asked, log_odds
+from glasshouse.attacks.membership.signals import asked, best_threshold
 from glasshouse.errors import CannotRun
+from glasshouse.federation.shadows import log_odds
 from glasshouse.measures.membership import balanced_accuracy
 
 PHI = [[0.5, 2.0, -1.0], [1.5, 3.5, -2.0], [1.0, 2.5, 0.5], [-1.0, 4.0, -0.5]]

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from glasshouse.federation.shadows import Shadows
 
 if TYPE_CHECKING:
     from glasshouse.attacks.crafted.surrogate import Surrogate
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,12 @@ class Knowledge:
             words.append(self.surrogate.described)
         words += [shadows.described for shadows in (self.shadows, self.online_shadows) if shadows is not None]
         return tuple(words)
+
+
+def required(value: T | None) -> T:
+    """A part of its knowledge that an attack asks for, and so has."""
+    assert value is not None
+    return value
 
 
 class Attack(ABC):

@@ -6,9 +6,8 @@ import numpy as np
 import torch
 
 from glasshouse.access import PayloadAccess
-from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.attacks.attack import Attack, Knowledge, required
 from glasshouse.attacks.disclosure.samples import Samples, received
-from glasshouse.attacks.membership.signals import required
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.evidence.nearness import Nearness
 

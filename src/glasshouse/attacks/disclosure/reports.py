@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ReportAccess
-from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.attacks.attack import Attack, Knowledge, required
 from glasshouse.attacks.disclosure.simulation import Simulated, as_numbers, reports_of, simulate
-from glasshouse.attacks.membership.signals import required
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.labels import CountedLabels, LabelCounts

@@ -10,7 +10,6 @@ of the product, and unlike the other it is known from a forward pass.
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,16 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
-from glasshouse.access import Protocol, SeenSum, SeenUpdates
+from glasshouse.access import Protocol
 from glasshouse.attacks.labels.head import Head, last_linear
-from glasshouse.attacks.membership.readings import (
-    Reader,
-    Reading,
-    Records,
-    ServerMembership,
-    mean_update,
-    single_updates,
-)
+from glasshouse.attacks.membership.readings import Reader, Records, ServerMembership
 from glasshouse.errors import CannotRun
 from glasshouse.learning.evaluate import CHUNK
 from glasshouse.options import check_choice
@@ -59,7 +51,9 @@ class GradientAlignment(ServerMembership):
 
     def reader(self, protocol: Protocol, records: Records) -> Reader:
         head = last_linear(protocol) if self.layers == "head" else None
-        return partial(_read, protocol=protocol, head=head, records=records)
+        return lambda sent, updates: alignments(
+            protocol, sent, torch.stack(list(updates)), records.x, records.y, head
+        )
 
 
 def alignments(
@@ -131,10 +125,3 @@ def _along_head(
         return logits, torch.stack([inputs[0] @ p[head.weight].T + p[head.bias] for p in pieces])
 
     return along
-
-
-def _read(seen: SeenUpdates | SeenSum, protocol: Protocol, head: Head | None, records: Records) -> Reading:
-    updates = single_updates(seen)
-    directions = torch.stack([mean_update(seen), *(update.delta for update in updates)])
-    level, *claims = alignments(protocol, seen.sent, directions, records.x, records.y, head)
-    return Reading(seen.number, level, {update.client: claim for update, claim in zip(updates, claims)})

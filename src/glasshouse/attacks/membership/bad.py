@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.attacks.attack import Attack, Knowledge, required
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
-from glasshouse.attacks.membership.signals import asked, losses, required
+from glasshouse.attacks.membership.signals import asked, losses
 from glasshouse.data.images import Images
 from glasshouse.evidence.batches import check_batches, compose
 from glasshouse.evidence.membership import MembershipScores

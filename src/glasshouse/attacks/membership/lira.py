@@ -13,12 +13,12 @@ import torch
 from scipy import stats
 
 from glasshouse.access import AggregateAccess, QueryAccess, UpdateAccess
-from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.membership.calibration import masked_mean, others, threshold_from_shadows
-from glasshouse.attacks.membership.latest import as_outsider
-from glasshouse.attacks.membership.signals import asked, log_odds, required
+from glasshouse.attacks.attack import Attack, Knowledge, required
+from glasshouse.attacks.membership.readings import as_outsider
+from glasshouse.attacks.membership.signals import asked, masked_mean, others, threshold_from_shadows
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.membership import MembershipScores
+from glasshouse.federation.shadows import log_odds
 
 ENOUGH = 64
 """From this many shadows on a record has a variance of its own, as the authors advise."""
@@ -29,10 +29,8 @@ NARROWEST = 1e-6
 class LiRA(Attack):
     """Compares the target's confidence in a record with that of shadow models which never saw it.
 
-    A server asks the last global model that it saw.
-
-    One variance for all records where `fixed_variance`; left open, with fewer than 64 shadow models. The
-    threshold of its decisions is learned on the shadow models.
+    A server asks the last global model that it saw. One variance for all records where `fixed_variance`; left
+    open, with fewer than 64 shadow models. The threshold of its decisions is learned on the shadow models.
     """
 
     fixed_variance: bool | None = None
@@ -45,17 +43,16 @@ class LiRA(Attack):
     ) -> MembershipScores:
         candidates, shadows = required(knowledge.candidates), required(knowledge.shadows)
         fixed = len(shadows) < ENOUGH if self.fixed_variance is None else self.fixed_variance
-        auxiliary = shadows.auxiliary.log_odds
-        inside = shadows.auxiliary.inside
+        auxiliary, inside = shadows.auxiliary.log_odds, shadows.auxiliary.inside
 
         def as_target(k: int) -> np.ndarray:
             rest = others(k, len(shadows))
             return offline_scores(auxiliary[k], auxiliary[rest], ~inside[rest], fixed)
 
         threshold = threshold_from_shadows(shadows.auxiliary, as_target)
-        phi = shadows.candidates.log_odds
         observed = log_odds(asked(as_outsider(access), candidates), candidates.y)
-        scores = offline_scores(observed, phi, ~shadows.candidates.inside, fixed)
+        known = shadows.candidates
+        scores = offline_scores(observed, known.log_odds, ~known.inside, fixed)
         return MembershipScores(scores, scores >= threshold)
 
 
@@ -74,9 +71,7 @@ class OnlineLiRA(Attack):
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, shadows = required(knowledge.candidates), required(knowledge.online_shadows)
         if len(shadows) < 4:
-            raise CannotRun(
-                f"{len(shadows)} shadow models; it takes 4 for two with each record and two without"
-            )
+            raise CannotRun(f"{len(shadows)} shadow models; it takes 4: two with each record, two without")
         fixed = len(shadows) < ENOUGH if self.fixed_variance is None else self.fixed_variance
         observed = log_odds(asked(access, candidates), candidates.y)
         scores = online_scores(observed, shadows.candidates.log_odds, shadows.candidates.inside, fixed)
@@ -102,9 +97,9 @@ def online_scores(observed: np.ndarray, phi: np.ndarray, inside: np.ndarray, fix
 def gaussian(phi: np.ndarray, mask: np.ndarray, fixed: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation over the models in the mask, each of shape (N,); NaN below two models."""
     count = mask.sum(0)
-    mean = np.where(count > 1, masked_mean(phi, mask), np.nan)
-    squares = (np.where(mask, phi - mean, 0.0) ** 2).sum(0)
     known = count > 1
+    mean = np.where(known, masked_mean(phi, mask), np.nan)
+    squares = (np.where(mask, phi - mean, 0.0) ** 2).sum(0)
     if fixed:
         variance = np.full(len(mean), squares[known].sum() / max(1, (count - 1)[known].sum()))
     else:

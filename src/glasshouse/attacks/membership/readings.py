@@ -8,6 +8,7 @@ records of the same class, which are no members. What remains is about the recor
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,12 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glasshouse.access import AggregateAccess, Protocol, SeenSum, SeenUpdates, UpdateAccess
-from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.membership.signals import required
+from glasshouse.access import AggregateAccess, Protocol, QueryAccess, SeenSum, SeenUpdates, UpdateAccess
+from glasshouse.attacks.attack import Attack, Knowledge, required
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.updates import Update, weighted_sum
+from glasshouse.learning.cpu import laid_out
+from glasshouse.learning.evaluate import predict
+from glasshouse.learning.layout import write_vector
 from glasshouse.options import check_share
 
 CLAIM_WEIGHT = 0.5
@@ -39,7 +42,8 @@ class Reading:
     claims: dict[int, np.ndarray]
 
 
-Reader = Callable[[SeenUpdates | SeenSum], Reading]
+Reader = Callable[[Tensor, Sequence[Tensor]], np.ndarray]
+"""From the model sent, and the mean and all single updates seen, to the level and each client's claim."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +103,17 @@ class ServerMembership(Attack):
     ) -> MembershipScores:
         records = Records.of(knowledge)
         read = self.reader(access.protocol, records)
-        readings = [read(seen) for seen in seen_rounds(access)]
+        readings = []
+        for seen in seen_rounds(access):
+            updates = single_updates(seen)
+            level, *claims = read(seen.sent, [mean_update(seen), *(update.delta for update in updates)])
+            by_client = {update.client: claim for update, claim in zip(updates, claims)}
+            readings.append(Reading(seen.number, level, by_client))
         return membership(readings, records, memory=self.memory, accused=self.quantile)
 
     @abstractmethod
     def reader(self, protocol: Protocol, records: Records) -> Reader:
-        """How to read a round."""
+        """How to read a round of this protocol."""
 
 
 def seen_rounds(access: UpdateAccess | AggregateAccess) -> Sequence[SeenUpdates | SeenSum]:
@@ -127,6 +136,16 @@ def mean_update(seen: SeenUpdates | SeenSum) -> Tensor:
     return weighted_sum(seen.updates, sum(update.samples for update in seen.updates))
 
 
+def as_outsider(access: QueryAccess | UpdateAccess | AggregateAccess) -> QueryAccess:
+    """Access by queries; a server answers them with the last global model that it saw."""
+    if isinstance(access, QueryAccess):
+        return access
+    last = seen_rounds(access)[-1]
+    network = laid_out(deepcopy(access.protocol.architecture))
+    write_vector(network, last.sent + mean_update(last))
+    return QueryAccess(lambda x: predict(network, x).double().softmax(1))
+
+
 def membership(
     readings: Sequence[Reading], records: Records, *, memory: float, accused: float
 ) -> MembershipScores:
@@ -140,15 +159,12 @@ def membership(
     scores, claims = _scores(readings, records, memory)
     threshold = np.quantile(scores[records.asked :], 1 - accused)
     by_client = [claims.get(k, scores)[asked] for k in range(max(claims, default=-1) + 1)]
-    return MembershipScores(
-        scores[asked],
-        scores[asked] > threshold,
-        np.stack(by_client) if by_client else None,
-        {
-            reading.number: _scores(readings[: so_far + 1], records, memory)[0][asked]
-            for so_far, reading in enumerate(readings)
-        },
-    )
+    by_round = {
+        reading.number: _scores(readings[: so_far + 1], records, memory)[0][asked]
+        for so_far, reading in enumerate(readings)
+    }
+    stacked = np.stack(by_client) if by_client else None
+    return MembershipScores(scores[asked], scores[asked] > threshold, stacked, by_round)
 
 
 def _scores(

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.membership.calibration import masked_mean, others, threshold_from_shadows
-from glasshouse.attacks.membership.signals import asked, losses, required
+from glasshouse.attacks.attack import Attack, Knowledge, required
+from glasshouse.attacks.membership.signals import asked, losses, masked_mean, others, threshold_from_shadows
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import Answers, Shadows
 from glasshouse.options import check_number
@@ -43,9 +42,7 @@ class RMIA(Attack):
         candidates, shadows = required(knowledge.candidates), required(self._shadows(knowledge))
         x, z = shadows.candidates, shadows.auxiliary
         p_x, p_z = label_probabilities(x), label_probabilities(z)
-        target_x, target_z = (
-            np.exp(-losses(asked(access, images), images.y)) for images in (candidates, z.images)
-        )
+        target_x, target_z = (np.exp(-losses(asked(access, of), of.y)) for of in (candidates, z.images))
         ratios_z = target_z / self.expected(p_z, z.inside)
         scores = dominated(target_x / self.expected(p_x, x.inside), ratios_z, self.gamma)
         known, p_known = (x, p_x) if x.inside.any() else (z, p_z)

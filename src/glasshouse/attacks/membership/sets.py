@@ -12,14 +12,12 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.membership.calibration import FEWEST, best_threshold, others
+from glasshouse.attacks.attack import Attack, Knowledge, required
 from glasshouse.attacks.membership.lira import offline_scores
-from glasshouse.attacks.membership.signals import asked, log_odds, losses, required
-from glasshouse.errors import CannotRun
+from glasshouse.attacks.membership.signals import asked, best_threshold, check_enough, losses, others
 from glasshouse.evidence.batches import check_batches, compose
 from glasshouse.evidence.membership import MembershipScores
-from glasshouse.federation.shadows import Answers
+from glasshouse.federation.shadows import Answers, log_odds
 from glasshouse.learning.seeds import numpy_from
 
 Weigh = Callable[[np.ndarray], np.ndarray]
@@ -51,8 +49,7 @@ class SetAttack(Attack):
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, shadows = required(knowledge.candidates), required(knowledge.shadows)
         known = shadows.auxiliary
-        if len(known) < FEWEST:
-            raise CannotRun(f"{len(known)} shadow models; set audit.shadows to {FEWEST} or more")
+        check_enough(known)
         sides: list[Sides] = []
         for k in range(len(known)):
             signal = self.signal(known.log_probabilities(k), known, others(k, len(known)))
@@ -79,9 +76,8 @@ class SetAttack(Attack):
             pool = weigh(np.concatenate([inside, outside]))
             positions = np.arange(len(pool))
             split = positions[: len(inside)], positions[len(inside) :]
-            for batches, label in zip(
-                compose(*split, self.batch_size, self.fraction, numpy_rng), (True, False)
-            ):
+            composed = compose(*split, self.batch_size, self.fraction, numpy_rng)
+            for batches, label in zip(composed, (True, False)):
                 scores.append(pool[batches].mean(1))
                 member.append(np.full(len(batches), label))
         return best_threshold(np.concatenate(scores), np.concatenate(member))
@@ -114,9 +110,8 @@ class SetLLR(SetAttack):
     """
 
     def signal(self, log_probabilities: np.ndarray, records: Answers, models: np.ndarray) -> np.ndarray:
-        phi = records.log_odds[models]
         observed = log_odds(log_probabilities, records.images.y)
-        return offline_scores(observed, phi, ~records.inside[models], fixed=True)
+        return offline_scores(observed, records.log_odds[models], ~records.inside[models], fixed=True)
 
     def weigh(self, inside: np.ndarray, outside: np.ndarray) -> Weigh:
         variance = (inside.var() * len(inside) + outside.var() * len(outside)) / (len(inside) + len(outside))

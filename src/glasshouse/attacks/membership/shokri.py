@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.attacks.attack import Attack, Knowledge, required
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
-from glasshouse.attacks.membership.signals import asked, required
+from glasshouse.attacks.membership.signals import asked
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.learning.seeds import numpy_from

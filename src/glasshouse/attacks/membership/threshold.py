@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.membership.signals import asked, losses, required
+from glasshouse.attacks.attack import Attack, Knowledge, required
+from glasshouse.attacks.membership.signals import asked, losses
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.options import check_share
 

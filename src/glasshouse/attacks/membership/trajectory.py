@@ -7,7 +7,7 @@ Gaussian over the few others, and its z-scores are summed, not its log-likelihoo
 has the global models before and after each round.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -16,20 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glasshouse.access import Protocol, SeenSum, SeenUpdates, UpdateAccess
-from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.access import Protocol, UpdateAccess
+from glasshouse.attacks.attack import Attack, Knowledge, required
 from glasshouse.attacks.membership.readings import (
     Reader,
-    Reading,
     Records,
     ServerMembership,
-    mean_update,
     seen_rounds,
     single_updates,
 )
-from glasshouse.attacks.membership.signals import log_odds, losses, required
+from glasshouse.attacks.membership.signals import losses
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.source import Sources
+from glasshouse.federation.shadows import log_odds
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.layout import write_vector
@@ -113,16 +112,12 @@ def claims(odds: np.ndarray, sent: np.ndarray | None) -> np.ndarray:
     return np.stack([(row - other.mean(0)) / s for row, other, s in zip(odds, others, spread)])
 
 
-def _read(seen: SeenUpdates | SeenSum, ask: Ask, y: Tensor) -> Reading:
-    updates = single_updates(seen)
-    level = log_odds(ask(seen.sent + mean_update(seen)), y)
-    if not updates:
-        return Reading(seen.number, level, {})
-    odds = np.stack([log_odds(ask(seen.sent + update.delta), y) for update in updates])
-    sent = log_odds(ask(seen.sent), y) if len(updates) <= REFERENCES else None
-    return Reading(
-        seen.number, level, {update.client: claim for update, claim in zip(updates, claims(odds, sent))}
-    )
+def _read(sent: Tensor, updates: Sequence[Tensor], ask: Ask, y: Tensor) -> np.ndarray:
+    level, *odds = (log_odds(ask(sent + update), y) for update in updates)
+    if not odds:
+        return level[None]
+    before = log_odds(ask(sent), y) if len(odds) <= REFERENCES else None
+    return np.vstack([level, claims(np.stack(odds), before)])
 
 
 def _asking(protocol: Protocol, x: Tensor) -> Ask:

@@ -14,10 +14,8 @@ from glasshouse import BadInput, Dataset, audit
 from glasshouse.access import PayloadAccess, Protocol, ReportAccess, SeenPayload, SeenReports
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.disclosure.mimics import MimicDistance, MimicNeighbours
-from glasshouse.attacks.disclosure.reports import ReportedLabels
-from glasshouse.attacks.disclosure.samples import PER_CLASS, received
-from glasshouse.attacks.disclosure.simulation import mixtures, simulate
+from glasshouse.attacks.disclosure.mimics import PER_CLASS, MimicDistance, MimicNeighbours, received
+from glasshouse.attacks.disclosure.reports import ReportedLabels, mixtures, simulate
 from glasshouse.auditing.battery import disclosed
 from glasshouse.auditing.examine import examine
 from glasshouse.auditing.setting import make_setting

@@ -21,7 +21,7 @@ from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.gates import Gate, find_gate, shut
 from glasshouse.attacks.crafted.saturated_head import decode_growth
-from glasshouse.attacks.inversion.inversion import Inversion
+from glasshouse.attacks.inversion.cosine import Inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, mean_decay, mean_gradient, training_network
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.errors import BadInput

@@ -24,7 +24,7 @@ from glasshouse.access import BlindServerAccess
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.gates import Gate, find_gate
 from glasshouse.attacks.crafted.threshold_search import ThresholdSearch
-from glasshouse.attacks.inversion.inversion import Inversion
+from glasshouse.attacks.inversion.cosine import Inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, COUPLED, BatchNorm, frozen_network, mean_decay
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.data.images import Images

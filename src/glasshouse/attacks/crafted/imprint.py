@@ -24,8 +24,7 @@ from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.bins import Bins
 from glasshouse.attacks.crafted.imprint_gain import Calibration, choose_gain, fixed_picture
 from glasshouse.attacks.crafted.leakage import Law, bin_sums, thresholds
-from glasshouse.attacks.inversion.updates import mean_decay
-from glasshouse.attacks.plain_steps import check_plain_steps
+from glasshouse.attacks.inversion.updates import check_plain_steps, mean_decay
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Reconstructions

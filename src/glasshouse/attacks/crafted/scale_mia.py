@@ -25,7 +25,7 @@ from glasshouse.attacks.crafted.reading import Crafted, one_step
 from glasshouse.attacks.crafted.rehearsal import rehearsal_clients
 from glasshouse.attacks.crafted.sorting import make_sorter
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, kept_surrogate, shrink
-from glasshouse.attacks.plain_steps import check_plain_steps
+from glasshouse.attacks.inversion.updates import check_plain_steps
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Reconstructions

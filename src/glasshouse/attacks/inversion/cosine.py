@@ -7,13 +7,19 @@ of the pixels.
 """
 
 from collections.abc import Sequence
-from itertools import count
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glasshouse.access import BlindServerAccess, Protocol
+from glasshouse.attacks.attack import Attack
 from glasshouse.learning.layout import Layout
+from glasshouse.options import check_number, check_whole
+
+RATE = 0.1
+"""Adam's learning rate at first."""
 
 DROPS = (3 / 8, 5 / 8, 7 / 8)
 """The shares of the steps after which the learning rate falls to a tenth."""
@@ -31,6 +37,41 @@ LIGHT, FEWEST, MOST = 1.2e9, 80, 2400
 """What a minute on a CPU allows: products of steps, parameters and images, and bounds for the steps."""
 
 
+class Inversion(Attack):
+    """Ends in an inversion of `steps`, null for as many as about a minute allows, from `restarts` starts.
+
+    `tv` weighs the penalty on rough images.
+    """
+
+    name: ClassVar[str]
+    family = "reconstruction"
+    needs = (BlindServerAccess,)
+    steps: int | None
+    restarts: int
+    tv: float
+
+    def __post_init__(self) -> None:
+        if self.steps is not None:
+            check_whole(self.name, "steps", self.steps, 1)
+        check_whole(self.name, "restarts", self.restarts, 1)
+        check_number(self.name, "tv", self.tv, 0)
+
+    def invert(
+        self,
+        protocol: Protocol,
+        network: nn.Module,
+        gradient: Tensor,
+        labels: Tensor,
+        known: Tensor,
+        rng: torch.Generator,
+    ) -> Tensor:
+        """The images of `labels`, shape (n,), behind the `known` entries of a gradient of `network`."""
+        layout, shape = protocol.layout, protocol.shape
+        steps = self.steps or affordable_steps(layout, len(labels))
+        effort = {"steps": steps, "restarts": self.restarts}
+        return invert(network, layout, gradient, labels, shape, tv=self.tv, known=known, rng=rng, **effort)
+
+
 def invert(
     network: nn.Module,
     layout: Layout,
@@ -41,7 +82,6 @@ def invert(
     steps: int,
     restarts: int = 1,
     tv: float = 0.2,
-    lr: float = 0.1,
     known: Tensor | None = None,
     rng: torch.Generator,
 ) -> Tensor:
@@ -52,7 +92,7 @@ def invert(
     shape (P,), is given, only those it marks. Of several restarts the one with the best start goes on.
     """
     objective = _Objective(network, layout, gradient, labels, known, tv)
-    runs = [_Run(torch.rand(len(labels), *shape, generator=rng), steps, lr) for _ in range(restarts)]
+    runs = [_Run(torch.rand(len(labels), *shape, generator=rng), steps) for _ in range(restarts)]
     if restarts > 1:
         for run in runs:
             run.go(objective, until=max(1, round(HEAT * steps)))
@@ -90,8 +130,8 @@ class _Objective:
         marks = layout.named(torch.ones_like(gradient) if known is None else known.to(gradient.dtype))
         named = [(name, weight) for name, weight in network.named_parameters() if marks[name].any()]
         self._weights = [weight for _, weight in named]
-        self._masks = [None if marks[name].all() else marks[name] for name, _ in named]
-        targets = [_masked(seen[name], mask) for (name, _), mask in zip(named, self._masks)]
+        self._masks = [marks[name] for name, _ in named]
+        targets = [seen[name] * marks[name] for name, _ in named]
         length = _norm(targets).clamp_min(torch.finfo(gradient.dtype).tiny)
         self._targets = [target / length for target in targets]
         self._buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
@@ -101,7 +141,7 @@ class _Objective:
         x = x.detach().requires_grad_()
         loss = F.cross_entropy(self._network(x), self._labels)
         gradient = torch.autograd.grad(loss, self._weights, create_graph=True)
-        gradient = tuple(_masked(part, mask) for part, mask in zip(gradient, self._masks))
+        gradient = tuple(part * mask for part, mask in zip(gradient, self._masks))
         dot = torch.stack([(part * target).sum() for part, target in zip(gradient, self._targets)]).sum()
         value = 1 - dot / _norm(gradient).clamp_min(1e-30) + self._tv * total_variation(x)
         (slope,) = torch.autograd.grad(value, x)
@@ -113,20 +153,17 @@ class _Objective:
 class _Run:
     """One restart: images, their optimiser, and the best so far."""
 
-    def __init__(self, start: Tensor, steps: int, lr: float) -> None:
+    def __init__(self, start: Tensor, steps: int) -> None:
         self.image, self.lowest = start.clone(), float("inf")
         self._x = start
-        self._adam = torch.optim.Adam([start], lr)
-        self._lr = lr
+        self._adam = torch.optim.Adam([start], RATE)
         self._drops = [round(share * steps) for share in DROPS]
         self._patience = max(20, round(PATIENCE * steps))
         self._done = self._dropped = self._since = 0
 
     def go(self, objective: _Objective, until: int) -> None:
         """Step until `until` steps of the schedule are done; a plateau skips to the next learning rate."""
-        for _ in count():
-            if self._done >= until:
-                return
+        while self._done < until:
             self._step(objective)
             ahead = self._drops[self._dropped :]
             if self._since >= self._patience:
@@ -134,26 +171,19 @@ class _Run:
                     return
                 self._done = ahead[0]
             if ahead and self._done >= ahead[0]:
-                self._dropped += 1
-                self._since = 0
-                self._adam.param_groups[0]["lr"] = self._lr * 0.1**self._dropped
+                self._dropped, self._since = self._dropped + 1, 0
+                self._adam.param_groups[0]["lr"] = RATE * 0.1**self._dropped
 
     def _step(self, objective: _Objective) -> None:
         value, slope = objective(self._x)
-        if value < self.lowest * (1 - PROGRESS) or self.lowest == float("inf"):
-            self._since = 0
-        else:
-            self._since += 1
+        progress = value < self.lowest * (1 - PROGRESS) or self.lowest == float("inf")
+        self._since = 0 if progress else self._since + 1
         if value < self.lowest:
             self.lowest, self.image = value, self._x.clone()
         self._x.grad = slope.sign()
         self._adam.step()
         self._x.clamp_(0, 1)
         self._done += 1
-
-
-def _masked(part: Tensor, mask: Tensor | None) -> Tensor:
-    return part if mask is None else part * mask
 
 
 def _norm(parts: Sequence[Tensor]) -> Tensor:

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.access import Protocol
+from glasshouse.errors import CannotRun
 from glasshouse.learning.layout import write_vector
+from glasshouse.learning.recipe import Recipe
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
 Dropout = nn.modules.dropout._DropoutNd
@@ -17,6 +19,15 @@ AVERAGED = "several local steps are read as one gradient, their mean"
 
 COUPLED = "batch norm mixes the sample with its batch, of which only mean statistics are known"
 """What an attack says that inverts one sample of a batch through batch norm."""
+
+
+def check_plain_steps(recipe: Recipe) -> None:
+    """Raise `CannotRun` for optimisers whose updates are no sums of gradients."""
+    if recipe.optimiser != "sgd":
+        raise CannotRun(
+            f"the clients train with {recipe.optimiser}, which rescales each entry, so their updates do not "
+            "add up like gradients, as those of sgd do"
+        )
 
 
 def mean_gradient(protocol: Protocol, sent: Tensor, delta: Tensor, samples: int) -> Tensor:
@@ -33,9 +44,16 @@ def mean_gradient(protocol: Protocol, sent: Tensor, delta: Tensor, samples: int)
 
 def mean_decay(protocol: Protocol, sent: Tensor, sizes: Sequence[int]) -> Tensor:
     """How weight decay alone moves the mean model of clients with `sizes` images, shape (P,)."""
-    moved = torch.zeros_like(sent)
-    for size in sizes if protocol.recipe.weight_decay else ():
-        moved += _decay(protocol, sent, size) * (size / sum(sizes))
+    recipe, moved = protocol.recipe, torch.zeros_like(sent)
+    start = sent[: protocol.layout.trainable]
+    for size in sizes if recipe.weight_decay else ():
+        weights = start.clone()
+        weights.grad = torch.zeros_like(weights)
+        optimiser = recipe.make_optimiser([weights])
+        for rate in recipe.rates(size):
+            optimiser.param_groups[0]["lr"] = rate
+            optimiser.step()
+        moved[: len(start)] += (weights - start) * (size / sum(sizes))
     return moved
 
 
@@ -69,15 +87,3 @@ def frozen_network(protocol: Protocol, vector: Tensor, delta: Tensor, samples: i
     network = deepcopy(protocol.architecture)
     write_vector(network, frozen)
     return network.eval()
-
-
-def _decay(protocol: Protocol, sent: Tensor, samples: int) -> Tensor:
-    recipe, moved = protocol.recipe, torch.zeros_like(sent)
-    weights = sent[: protocol.layout.trainable].clone()
-    weights.grad = torch.zeros_like(weights)
-    optimiser = recipe.make_optimiser([weights])
-    for rate in recipe.rates(samples):
-        optimiser.param_groups[0]["lr"] = rate
-        optimiser.step()
-    moved[: len(weights)] = weights - sent[: len(weights)]
-    return moved

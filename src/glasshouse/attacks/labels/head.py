@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.access import Protocol
-from glasshouse.attacks.plain_steps import check_plain_steps
+from glasshouse.attacks.inversion.updates import check_plain_steps
 from glasshouse.errors import CannotRun
 from glasshouse.learning.evaluate import predict
 

@@ -13,8 +13,7 @@ from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.eluding import Eluding, counting_model, target_labels, unpolluted
 from glasshouse.attacks.crafted.fishing import Fishing, FishingServer
-from glasshouse.attacks.crafted.gates import find_gate, shut
-from glasshouse.attacks.crafted.threshold_search import ThresholdSearch
+from glasshouse.attacks.crafted.gates import ThresholdSearch, find_gate, shut
 from glasshouse.attacks.inversion.cosine import invert, total_variation
 from glasshouse.attacks.inversion.updates import mean_gradient
 from glasshouse.attacks.labels.head import find_head

@@ -12,9 +12,8 @@ from torch import nn
 from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.crafted.bins import Bins, decode, occupied
 from glasshouse.attacks.crafted.imprint import craft
-from glasshouse.attacks.crafted.leakage import bin_sums, quotients, thresholds
+from glasshouse.attacks.crafted.leakage import Bins, bin_sums, decode, occupied, quotients, thresholds
 from glasshouse.attacks.crafted.loki import Loki, share_slots
 from glasshouse.attacks.crafted.robbing import RobbingTheFed, within_bins
 from glasshouse.data.images import Images
@@ -294,7 +293,7 @@ def test_clients_with_adam_cannot_be_read(name):
 
 
 @pytest.mark.parametrize("name", ["robbing-the-fed", "mandrake"])
-def test_without_leave_to_change_the_network_it_cannot_run(name):
+def test_a_server_that_may_not_change_the_network_cannot_imprint(name):
     access = dataclasses.replace(double_server(make_plain_model(), [spread(4)]), rebuilt=None)
     with pytest.raises(CannotRun, match="may not change"):
         ATTACKS.make(name).run(access, Knowledge(auxiliary=make_auxiliary()), RNG)

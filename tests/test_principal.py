@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from glasshouse.attacks.crafted.principal import principal_axes
+from glasshouse.attacks.crafted.sorting import principal_axes
 
 
 @pytest.mark.parametrize(("width", "count"), [(40, 3), (5, 5), (3, 2)])

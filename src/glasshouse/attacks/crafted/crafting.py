@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from glasshouse.access import ServerAccess
 from glasshouse.attacks.crafted.reading import Crafted, one_step
 from glasshouse.attacks.crafted.rehearsal import channel_rounding, rehearsal_clients, rehearsed
-from glasshouse.attacks.crafted.sorting import Sorter, class_weights, write_page
+from glasshouse.attacks.crafted.sorting import Sorter, class_weights, sorting_model
 from glasshouse.attacks.crafted.surrogate import Surrogate
 from glasshouse.data.images import Images
 
@@ -45,62 +45,46 @@ def craft(
     rounding = channel_rounding(protocol.channel)
 
     def crafted(gain: float, scale: float | None = None) -> Crafted:
-        vectors = []
-        for page in pages:
-            vector = surrogate.vector.clone()
-            named = protocol.layout.named(vector)
-            write_page(named, linear, sorter.layer(page), code, surrogate.latents, gain, scale)
-            vectors.append(vector)
-        unit = step * gain
-        return Crafted(tuple(vectors), surrogate, sorter, protocol, access.sizes, unit, rounding * largest)
+        layers = map(sorter.layer, pages)
+        vectors = tuple(sorting_model(surrogate, protocol.layout, rows, code, gain, scale) for rows in layers)
+        return Crafted(vectors, surrogate, sorter, protocol, access.sizes, step * gain, rounding * largest)
 
     loud = REACH / (step * loudness)
     if steady:
         return crafted(loud).ready()
     between = protocol.layout.named(access.current)[f"{linear[-1]}.weight"].shape[1]
-    bounds = Steadiness.of(surrogate, sorter, step, between if len(linear) > 2 else 1)
-    trials = [crafted(*bounds.gains(heat, drift, loud)) for heat in HEATS for drift in DRIFTS]
+    gains = _gains(surrogate, sorter, step, between if len(linear) > 2 else 1, loud)
+    trials = [crafted(gain, scale) for gain, scale in gains]
     clients = rehearsal_clients(auxiliary, access.sizes, rng)
     return max(trials, key=lambda trial: rehearsed(trial, clients)).ready()
 
 
-@dataclass(frozen=True)
-class Steadiness:
-    """What several local steps do to a sorting machine: `heat` to the logits, `drift` to the thresholds.
+def _gains(
+    surrogate: Surrogate, sorter: Sorter, step: float, between: int, loudest: float
+) -> Iterator[tuple[float, float]]:
+    """Gains, up to `loudest`, and scales to rehearse, for learning rates that add up to `step`.
 
-    Both at rows and columns of gain 1, to be scaled by the square of the one and the quotient of the two.
+    Several steps heat the logits, at rows and columns of gain 1, with `between` neurons between both, and let
+    thresholds drift. The heat grows with the square of the scale, the drift with the gain over the scale.
     """
-
-    heat: float
-    drift: float
-
-    @classmethod
-    def of(cls, surrogate: Surrogate, sorter: Sorter, step: float, between: int) -> "Steadiness":
-        """For learning rates that add up to `step`, and `between` neurons between the rows and the logits."""
-        spans = [float(cut[-1] - cut[1]) for cut in sorter.cuts]
-        widths = [span / len(cut) for cut, span in zip(sorter.cuts, spans)]
-        lengths = float(surrogate.latents.double().square().sum(1).mean())
-        heat = step * sum(len(cut) * span**2 for cut, span in zip(sorter.cuts, spans)) / between
-        return cls(heat, step * (lengths + 1) / max(min(widths), 1e-12))
-
-    def gains(self, heat: float, drift: float, loudest: float) -> tuple[float, float]:
-        """Gain and scale that keep to these bounds."""
-        scale = math.sqrt(heat / self.heat)
-        return min(loudest, drift * scale / self.drift), scale
+    spans = [float(cut[-1] - cut[1]) for cut in sorter.cuts]
+    widths = [span / len(cut) for cut, span in zip(sorter.cuts, spans)]
+    lengths = float(surrogate.latents.double().square().sum(1).mean())
+    heat = step * sum(len(cut) * span**2 for cut, span in zip(sorter.cuts, spans)) / between
+    drift = step * (lengths + 1) / max(min(widths), 1e-12)
+    for most_heat, most_drift in product(HEATS, DRIFTS):
+        scale = math.sqrt(most_heat / heat)
+        yield min(loudest, most_drift * scale / drift), scale
 
 
 def loudest(surrogate: Surrogate, sorter: Sorter, batch: int, weights: Tensor, rng: torch.Generator) -> float:
     """The largest entry of the first layer's gradient, at gain 1, on batches like the clients'."""
     largest = 0.0
-    for latents in _batches(surrogate.latents, batch, rng):
+    for _ in range(5):
+        latents = surrogate.latents[torch.randint(len(surrogate.latents), (batch,), generator=rng)]
         drawn = weights[torch.randint(len(weights), (len(latents), 1), generator=rng)]
         for direction in sorter.directions:
             order = (latents.double() @ direction).argsort(descending=True)
             rows = (drawn * torch.cat([latents, torch.ones(len(latents), 1)], 1))[order].cumsum(0)
             largest = max(largest, float(rows.abs().max()) / len(latents))
     return largest
-
-
-def _batches(latents: Tensor, batch: int, rng: torch.Generator, count: int = 5) -> Iterator[Tensor]:
-    for _ in range(count):
-        yield latents[torch.randint(len(latents), (batch,), generator=rng)]

@@ -1,8 +1,7 @@
 """Where a classifier is cut: an encoder, and the linear layers behind it."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -53,12 +52,17 @@ def encoder(network: nn.Module, cut: Cut) -> Callable[[Tensor], Tensor]:
         return network.encoder
     first = network.get_submodule(cut.linear[0])
 
+    def stop(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        raise _Reached(inputs[0])
+
     def encode(x: Tensor) -> Tensor:
-        with _stopping_at(first):
-            try:
-                network(x)
-            except _Reached as reached:
-                return reached.latent
+        hook = first.register_forward_pre_hook(stop)
+        try:
+            network(x)
+        except _Reached as reached:
+            return reached.latent
+        finally:
+            hook.remove()
         raise AssertionError("the network does not pass through its first linear layer")
 
     return encode
@@ -68,18 +72,6 @@ class _Reached(Exception):
     def __init__(self, latent: Tensor) -> None:
         super().__init__()
         self.latent = latent
-
-
-@contextmanager
-def _stopping_at(layer: nn.Module) -> Iterator[None]:
-    def stop(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        raise _Reached(inputs[0])
-
-    hook = layer.register_forward_pre_hook(stop)
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 def _trace(network: nn.Module, shape: tuple[int, int, int]) -> list[Call]:

@@ -12,7 +12,6 @@ target class fall silent those of the others become loud.)
 """
 
 import time
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -22,8 +21,7 @@ from torch import Tensor
 
 from glasshouse.access import BlindServerAccess
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.crafted.gates import Gate, find_gate
-from glasshouse.attacks.crafted.threshold_search import ThresholdSearch
+from glasshouse.attacks.crafted.gates import Gate, ThresholdSearch, find_gate
 from glasshouse.attacks.inversion.cosine import Inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, COUPLED, BatchNorm, frozen_network, mean_decay
 from glasshouse.attacks.labels.head import Head, find_head
@@ -200,11 +198,10 @@ class FishingServer:
         row = torch.zeros_like(self._named(self._access.current)[self._head.weight][feature.label])
         row[feature.neuron] = self._strength
         crafted = self.craft(feature.label, row)
-        bias = self._named(crafted)[feature.gate.bias]
         if threshold is None:
             # As far up as the saturated class allows: the answer must stay fixed.
             threshold = -self._bias / (4 * self._strength)
-        bias[feature.neuron] -= threshold
+        self._named(crafted)[feature.gate.bias][feature.neuron] -= threshold
         return crafted
 
     def unpolluted(self, label: int | None) -> Tensor:
@@ -257,18 +254,13 @@ class FishingServer:
         network, outputs = deepcopy(self._protocol.architecture), []
         write_vector(network, self._access.current)
         network.train()
-        layer = network.get_submodule(gate.layer)
-        layer.register_forward_hook(lambda _, __, output: outputs.append(output))
+        network.get_submodule(gate.layer).register_forward_hook(lambda _, __, output: outputs.append(output))
         size = self._protocol.recipe.batch(int(np.median(self._access.sizes)))
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            for chunk in _even(images.x, max(2, size)):
+            # Batches of nearly that size, none of which has just one image.
+            for chunk in images.x.tensor_split(max(1, len(images) // max(2, size))):
                 network(chunk)
         return torch.cat(outputs)
 
     def _named(self, vector: Tensor) -> dict[str, Tensor]:
         return self._protocol.layout.named(vector)
-
-
-def _even(x: Tensor, size: int) -> Iterator[Tensor]:
-    """Batches of nearly `size` images, none of which has just one."""
-    yield from x.tensor_split(max(1, len(x) // size))

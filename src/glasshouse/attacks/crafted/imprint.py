@@ -11,7 +11,7 @@ clients take several steps so is the network behind it.
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import ClassVar, get_args
@@ -21,9 +21,8 @@ from torch import Tensor, nn
 
 from glasshouse.access import BlindServerAccess, ServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.crafted.bins import Bins
 from glasshouse.attacks.crafted.imprint_gain import Calibration, choose_gain, fixed_picture
-from glasshouse.attacks.crafted.leakage import Law, bin_sums, thresholds
+from glasshouse.attacks.crafted.leakage import Bins, Law, bin_sums, thresholds
 from glasshouse.attacks.inversion.updates import check_plain_steps, mean_decay
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
@@ -64,8 +63,10 @@ class ImprintAttack(Attack):
         assert knowledge.auxiliary is not None
         check_plain_steps(access.protocol.recipe)
         started = time.perf_counter()
+        if access.rebuilt is None:
+            raise CannotRun("the server may not change the network, and an imprint layer is a change")
         imprint = self.imprint(access, knowledge.auxiliary)
-        serving = may_rebuild(access)(imprint.network)
+        serving = access.rebuilt(imprint.network)
         apart = self.models_apart(serving)
         crafted = time.perf_counter()
         delivery = serving.exchange(serving.current, range(len(access.sizes)), apart)
@@ -87,8 +88,9 @@ class ImprintAttack(Attack):
         """The images in what the channel delivered, shape (K, C, H, W) in [0, 1]."""
 
     def note(self, access: ServerAccess) -> str:
-        """What the attack asks of clients beyond an honest round."""
-        return frozen_words(access)
+        """What the attack asks of clients beyond an honest round: which layers they must not train."""
+        behind = " and the network behind it" if slack_of(access) else ""
+        return f"clients do not train the layer after the imprint{behind}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +109,6 @@ class Imprint:
         names = (f"{self.place}.weight", f"{self.place}.bias")
         weight, bias = (moved[name].double() - decay[name].double() for name in names)
         return bin_sums(weight * self.bins.signs[:, None], bias * self.bins.signs)
-
-
-def may_rebuild(access: ServerAccess) -> Callable[[nn.Module], ServerAccess]:
-    """The way to clients that train another network, if the server may change it."""
-    if access.rebuilt is None:
-        raise CannotRun("the server may not change the network, and an imprint layer is a change")
-    return access.rebuilt
 
 
 def craft(
@@ -153,12 +148,6 @@ def craft(
     unflatten = nn.Unflatten(1, tuple(fixed.picture.shape))
     layers = (*front, nn.Flatten(), sense, nn.ReLU(), answer, unflatten, network)
     return Imprint(nn.Sequential(*layers), len(front) + 1, sorted_into)
-
-
-def frozen_words(access: ServerAccess) -> str:
-    """What a finding says of the layers that clients must leave as they were sent."""
-    behind = " and the network behind it" if slack_of(access) else ""
-    return f"clients do not train the layer after the imprint{behind}"
 
 
 def slack_of(access: ServerAccess) -> int:

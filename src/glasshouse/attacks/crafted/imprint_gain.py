@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glasshouse.access import ServerAccess
-from glasshouse.attacks.crafted.bins import TINY, Bins
+from glasshouse.attacks.crafted.leakage import TINY, Bins
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 
@@ -51,15 +51,14 @@ def fixed_picture(network: nn.Module, auxiliary: Images) -> FixedPicture:
     def logits(picture: Tensor) -> Tensor:
         # Clients' batches hold the picture many times over; batch norm asks for at least two.
         with torch.random.fork_rng(devices=[]):
-            answers: Tensor = network(picture.expand(2, *picture.shape))
-        return answers.mean(0)
+            both: Tensor = network(picture.expand(2, *picture.shape))
+        return both.mean(0)
 
     with torch.no_grad():
         sureness = [float(logits(picture).softmax(0).max()) for picture in auxiliary.x[:PICTURES]]
     picture = auxiliary.x[sureness.index(min(sureness))].clone().requires_grad_()
-    slopes = [
-        torch.autograd.grad(logit, picture, retain_graph=True)[0].flatten() for logit in logits(picture)
-    ]
+    answers = logits(picture)
+    slopes = [torch.autograd.grad(logit, picture, retain_graph=True)[0].flatten() for logit in answers]
     if not all(slope.isfinite().all() for slope in slopes):
         raise CannotRun("the network's gradients with respect to its input are not finite")
     wanted = 1.0 - 2.0 * (torch.arange(len(slopes)) % 2).double()

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import Protocol
+from glasshouse.attacks.crafted.leakage import signs
 from glasshouse.attacks.crafted.peeling import Criteria, peel
-from glasshouse.attacks.crafted.sorting import Sorter, class_weights, signs
+from glasshouse.attacks.crafted.sorting import Sorter, class_weights
 from glasshouse.attacks.crafted.surrogate import Surrogate
 from glasshouse.attacks.inversion.updates import mean_decay
 from glasshouse.federation.updates import Delivery

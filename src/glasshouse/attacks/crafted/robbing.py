@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ServerAccess
-from glasshouse.attacks.crafted.bins import decode
 from glasshouse.attacks.crafted.imprint import Imprint, ImprintAttack, craft, slack_of
+from glasshouse.attacks.crafted.leakage import decode
 from glasshouse.data.images import Images
 from glasshouse.federation.updates import Delivery
 

@@ -20,9 +20,8 @@ from glasshouse.attacks.crafted.crafting import craft
 from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.leakage import Law
 from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_rounds
-from glasshouse.attacks.crafted.quieting import quieted
 from glasshouse.attacks.crafted.reading import Crafted, one_step
-from glasshouse.attacks.crafted.rehearsal import rehearsal_clients
+from glasshouse.attacks.crafted.rehearsal import quieted, rehearsal_clients
 from glasshouse.attacks.crafted.sorting import make_sorter
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, kept_surrogate, shrink
 from glasshouse.attacks.inversion.updates import check_plain_steps
@@ -32,9 +31,6 @@ from glasshouse.evidence.reconstruction import Reconstructions
 from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.federation.updates import Delivery
 from glasshouse.options import check_choice, check_number, check_share, check_whole
-
-MOST_DIRECTIONS = 8
-MOST_ROUNDS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +55,10 @@ class ScaleMIA(Attack):
     knows = ("auxiliary",)
 
     def __post_init__(self) -> None:
-        for key, least, most in (
-            ("steps", 1, 10**7),
-            ("batch_size", 2, 10**5),
-            ("directions", 0, MOST_DIRECTIONS),
-            ("rounds", 0, MOST_ROUNDS),
-        ):
-            check_whole("scale-mia", key, getattr(self, key), least, most)
+        check_whole("scale-mia", "steps", self.steps, 1, 10**7)
+        check_whole("scale-mia", "batch_size", self.batch_size, 2, 10**5)
+        check_whole("scale-mia", "directions", self.directions, 0, 8)
+        check_whole("scale-mia", "rounds", self.rounds, 0, 100)
         check_share("scale-mia", "lr", self.lr)
         check_choice("scale-mia", "law", self.law, get_args(Law))
         if self.norm is not None:
@@ -97,9 +90,7 @@ class ScaleMIA(Attack):
         rows = rounds * (width - 1) + 1 if rounds > 1 else width
         directions = self.directions or (suggested_directions(samples, rows) if steady else 1)
         if width < 2 or rows < directions:
-            raise CannotRun(
-                f"{rows} rows of the first linear layer are too few for {directions} direction(s)"
-            )
+            raise CannotRun(f"the first linear layer's {rows} rows are too few for {directions} direction(s)")
         if not steady:
             surrogate = shrink(surrogate, access.protocol)
         sorter = make_sorter(surrogate.latents, rows, directions, self.law)
@@ -117,17 +108,14 @@ class ScaleMIA(Attack):
         groups = [delivery.clients for delivery in arrived if delivery is not None]
         clients = max(groups, key=groups.count)
         began = time.perf_counter()
-        counted = [
-            delivery if delivery is not None and delivery.clients == clients else None for delivery in arrived
-        ]
+        counted = [delivery if delivery and delivery.clients == clients else None for delivery in arrived]
         latents = crafted.latents(counted)
         images = crafted.surrogate.decode(latents[: sum(access.sizes[client] for client in clients)])
         online = round(time.perf_counter() - began, 4)
-        note = f"{len(arrived)} rounds with the same clients" if len(arrived) > 1 else None
-        if None in counted:
-            note = (
-                f"{len(arrived)} rounds, {counted.count(None)} of them lost because other clients dropped out"
-            )
+        rounds, lost = len(arrived), counted.count(None)
+        note = f"{rounds} rounds with the same clients" if rounds > 1 else None
+        if lost:
+            note = f"{rounds} rounds, {lost} of them lost because other clients dropped out"
         return Reconstructions(images, clients, 0.0, online, note)
 
 

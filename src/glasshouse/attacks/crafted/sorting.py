@@ -12,7 +12,6 @@ alone there, and of which class it is. With one direction, where mixtures cannot
 one get positive numbers that differ by steady factors: the heavier of two samples stands out in a mixture.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,14 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glasshouse.attacks.crafted.leakage import Law, bin_sums, thresholds
-from glasshouse.attacks.crafted.principal import principal_axes
+from glasshouse.attacks.crafted.leakage import Law, bin_sums, signs, thresholds
+from glasshouse.attacks.crafted.surrogate import Surrogate
+from glasshouse.learning.layout import Layout
 
 TILT = 1e-3
 """How far the logits may move where nothing else limits the rows."""
 
 HEAVIEST, LIGHTEST = 20.0, 0.3
 """The largest positive weight of a class where the least is 1, and the weight of the one class against it."""
+
+SPARE, SWEEPS = 8, 12
+"""For principal axes: directions beyond those asked for, which speed the iteration up, and its length."""
 
 MARGIN = 4.0
 """How far hidden layers stay from closing, in units of how far auxiliary latents move them."""
@@ -87,11 +90,6 @@ class Sorter:
         return page[:complete], sums[:complete], weights[:complete]
 
 
-def signs(rows: int) -> Tensor:
-    """The sign with which the further layers take each row, shape (k,)."""
-    return torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.double).repeat(-(-rows // 4))[:rows]
-
-
 def make_sorter(latents: Tensor, rows: int, directions: int, law: Law) -> Sorter:
     """A sorter for latents like these, shape (N, d).
 
@@ -107,6 +105,25 @@ def make_sorter(latents: Tensor, rows: int, directions: int, law: Law) -> Sorter
     features = latents.double() @ axes.T
     cuts = tuple(thresholds(features[:, place], count, law) for place, count in enumerate(share))
     return Sorter(axes, cuts)
+
+
+def principal_axes(latents: Tensor, count: int) -> Tensor:
+    """The first `count` principal components of latents (N, d) as unit vectors, strongest first, (count, d).
+
+    Found by subspace iteration: a few products with the latents instead of all d eigenvectors, which would
+    take minutes where d is thousands.
+    """
+    centred = latents - latents.mean(0)
+    width = latents.shape[1]
+    start = torch.randn(width, min(count + SPARE, width), generator=torch.Generator().manual_seed(0))
+    basis = torch.linalg.qr(start)[0]
+    for _ in range(SWEEPS):
+        basis = torch.linalg.qr(centred.T @ (centred @ basis))[0]
+    inside = (centred @ basis).double()
+    _, turn = torch.linalg.eigh(inside.T @ inside)
+    axes: Tensor = (basis.double() @ turn).T.flip(0)[:count].contiguous()
+    axes /= axes.norm(dim=1, keepdim=True)
+    return axes
 
 
 def class_weights(classes: int, *, alone: bool) -> tuple[Tensor, Tensor]:
@@ -128,22 +145,23 @@ def class_weights(classes: int, *, alone: bool) -> tuple[Tensor, Tensor]:
     return weights, share / counts
 
 
-def write_page(
-    named: dict[str, Tensor],
-    linear: Sequence[str],
+def sorting_model(
+    surrogate: Surrogate,
+    layout: Layout,
     rows: tuple[Tensor, Tensor],
     code: tuple[Tensor, Tensor],
-    latents: Tensor,
     gain: float,
     scale: float | None,
-) -> None:
-    """Write a page of a sorter into the linear layers of a model, given as views of its vector by name.
+) -> Tensor:
+    """The surrogate's model, shape (P,), with a page of a sorter, its `rows`, in its linear layers.
 
     A sample adds -`gain` times its class's weight, the first of `code` (see `class_weights`), to the gradient
-    of each row that it activates. Rows are scaled by `scale`, or so that `latents`, shape (N, d), move the
+    of each row that it activates. Rows are scaled by `scale`, or so that the surrogate's latents move the
     logits by at most 0.001.
     """
-    first, *hidden, last = linear
+    vector, latents = surrogate.vector.clone(), surrogate.latents
+    named = layout.named(vector)
+    first, *hidden, last = surrogate.cut.linear
     weights, probabilities = code
     columns = torch.zeros(len(named[f"{first}.bias"]), dtype=torch.double)
     columns[: len(rows[1])] = signs(len(rows[1]))
@@ -165,3 +183,4 @@ def write_page(
     row = torch.full((width,), 1 / width, dtype=torch.double) if hidden else gain * columns
     named[f"{last}.weight"][:] = (weights[:, None] * row).float()
     named[f"{last}.bias"][:] = (probabilities.log() - weights * (spare if hidden else common)).float()
+    return vector

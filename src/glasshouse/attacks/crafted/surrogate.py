@@ -146,9 +146,7 @@ def restored(
     protocol: Protocol, cut: Cut, tensors: Mapping[str, Tensor], schooling: Schooling, seconds: float
 ) -> Surrogate:
     """The surrogate whose `tensors` these are, and whose training took `seconds`."""
-    learned = {
-        name.removeprefix(DECODER): tensor for name, tensor in tensors.items() if name.startswith(DECODER)
-    }
+    learned = {name.removeprefix(DECODER): tensors[name] for name in tensors if name.startswith(DECODER)}
     decoder = Decoder(cut.latent, protocol.shape).eval() if learned else None
     if decoder is not None:
         decoder.load_state_dict(learned)
@@ -244,8 +242,12 @@ def train_surrogate(
     """Train encoder and decoder together to give back the images `x`, shape (N, C, H, W)."""
     trained = [*parameters, *decoder.parameters()]
     optimiser = torch.optim.Adam(trained, schooling.lr, weight_decay=1e-5, fused=True)
+    # A warm-up of just one step would be divided by its length, zero; a hair less starts at the peak as well.
+    warm_up = (
+        schooling.warm_up if schooling.warm_up * schooling.steps != 1 else schooling.warm_up * (1 - 1e-9)
+    )
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, schooling.lr, total_steps=schooling.steps, pct_start=schooling.warm_up
+        optimiser, schooling.lr, total_steps=schooling.steps, pct_start=warm_up
     )
     draws = numpy_from(rng)
     with all_cores():
@@ -274,13 +276,9 @@ def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def all_cores() -> Iterator[None]:
     """Let torch use all cores for a while: nothing else runs beside an attack's preparations."""
     before = torch.get_num_threads()
-    torch.set_num_threads(_cores())
+    allowed = getattr(os, "sched_getaffinity", None)  # can be fewer than the machine has
+    torch.set_num_threads(len(allowed(0)) if allowed else os.cpu_count() or 1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _cores() -> int:
-    """How many cores this process may use, which can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

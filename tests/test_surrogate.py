@@ -68,6 +68,18 @@ def test_a_surrogate_says_how_it_was_trained(surrogate):
     assert described in Knowledge(surrogate=dataclasses.replace(surrogate, schooling=longer)).described()
 
 
+@pytest.mark.parametrize("steps", [1, 2, 5, 10])
+def test_a_surrogate_trains_for_any_number_of_steps(steps):
+    protocol = protocol_of(Recipe())
+    schooling, taken = Schooling(steps=steps, batch_size=4, lr=1e-3), []
+    surrogate = make_surrogate(
+        protocol, find_cut(protocol), AUXILIARY.x[:8], schooling, rng(), advance=lambda: taken.append(1)
+    )
+    assert len(taken) == steps
+    assert surrogate.vector.isfinite().all()
+    assert not torch.equal(surrogate.vector, read_vector(protocol.architecture))
+
+
 def test_a_surrogate_survives_the_way_through_its_tensors(surrogate):
     protocol = protocol_of(Recipe())
     again = restored(protocol, surrogate.cut, surrogate.tensors(), SCHOOLING, surrogate.seconds)

@@ -242,10 +242,9 @@ def train_surrogate(
     """Train encoder and decoder together to give back the images `x`, shape (N, C, H, W)."""
     trained = [*parameters, *decoder.parameters()]
     optimiser = torch.optim.Adam(trained, schooling.lr, weight_decay=1e-5, fused=True)
-    # A warm-up of just one step would be divided by its length, zero; a hair less starts at the peak as well.
-    warm_up = (
-        schooling.warm_up if schooling.warm_up * schooling.steps != 1 else schooling.warm_up * (1 - 1e-9)
-    )
+    warm_up = schooling.warm_up
+    if warm_up * schooling.steps == 1:
+        warm_up *= 1 - 1e-9  # torch divides by the length of a warm-up less one step; this starts at the peak
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, schooling.lr, total_steps=schooling.steps, pct_start=warm_up
     )

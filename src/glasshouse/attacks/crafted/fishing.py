@@ -80,7 +80,9 @@ class Fishing(Inversion):
         offline = time.perf_counter() - began
 
         counts = server.label_counts()
-        label = self._rarest(counts) if self.label is None else self.label
+        # Rounded, so that the channel's noise does not decide between equals.
+        rarest = int(np.where(counts > 1 - LONE, counts.round(1), np.inf).argmin())
+        label = rarest if self.label is None else self.label
         if counts[label] < 1 - LONE:
             return server.nothing(offline, f"no client holds a sample of class {label}")
         if abs(counts[label] - 1) < LONE:
@@ -98,10 +100,6 @@ class Fishing(Inversion):
         image = self.invert(protocol, alone.network, alone.gradient, labels, alone.known, rng)
         online = time.perf_counter() - began
         return Reconstructions(image, alone.clients, offline, online, server.note(f"class {label}"))
-
-    def _rarest(self, counts: np.ndarray) -> int:
-        # Rounded, so that the channel's noise does not decide between equals.
-        return int(np.where(counts > 1 - LONE, counts.round(1), np.inf).argmin())
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,9 +48,8 @@ class Loki(ImprintAttack):
         )
 
     def models_apart(self, serving: ServerAccess) -> Mapping[int, Tensor]:
-        channels = serving.protocol.shape[0]
-        models = [_into_slot(serving, slot, channels) for slot in range(self._slots(serving))]
         slot_of = share_slots(serving.sizes, self.slots)
+        models = [_into_slot(serving, slot) for slot in range(max(slot_of) + 1)]
         return {client: models[slot] for client, slot in enumerate(slot_of) if slot}
 
     def rebuild(self, serving: ServerAccess, imprint: Imprint, delivery: Delivery) -> Tensor:
@@ -104,12 +103,12 @@ def _convolution(channels: int, slots: int) -> nn.Conv2d:
     return layer.requires_grad_(False)
 
 
-def _into_slot(serving: ServerAccess, slot: int, channels: int) -> Tensor:
+def _into_slot(serving: ServerAccess, slot: int) -> Tensor:
     """The model for the clients of `slot`, shape (P,)."""
     vector = serving.current.clone()
     named = serving.protocol.layout.named(vector)
     for name in ("0.weight", "0.bias"):
-        named[name].copy_(named[name].roll(slot * channels, 0))
+        named[name].copy_(named[name].roll(slot * serving.protocol.shape[0], 0))
     return vector
 
 

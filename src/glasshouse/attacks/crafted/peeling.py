@@ -29,14 +29,6 @@ Alone = Callable[[Tensor, Tensor], Tensor]
 """Whether the samples of some bins look alone there, from their quotients (n, d) and their weights (n,)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Peeled:
-    """Latents found alone, (n, d), and what the bins of the first direction still hold, (m, d)."""
-
-    alone: Tensor
-    mixed: Tensor
-
-
 def suggested_rounds(samples: int, rows: int, steady: bool) -> int:
     """How many rounds give enough rows to find nearly all samples, up to 16.
 
@@ -63,10 +55,10 @@ class Criteria:
     empty: float
 
 
-def peel(sums: Tensor, weights: Tensor, sorter: Sorter, criteria: Criteria) -> Peeled:
-    """Latents from what each bin holds: weighted latents, shape (K, d), and weights, shape (K,).
+def peel(sums: Tensor, weights: Tensor, sorter: Sorter, criteria: Criteria) -> Tensor:
+    """Latents, shape (n, d), from what each bin holds: weighted latents, (K, d), and weights, (K,).
 
-    Writes into both tensors.
+    Those found alone come first, then what the bins of the first direction still hold. Writes into both.
     """
     parts = [(sums[rows], weights[rows]) for rows in sorter.rows]
     alone: list[Tensor] = []
@@ -98,7 +90,7 @@ def peel(sums: Tensor, weights: Tensor, sorter: Sorter, criteria: Criteria) -> P
     left = (weights.abs() > criteria.empty).nonzero().flatten()
     left = left[weights[left].abs().argsort(descending=True)]
     mixed = quotients(sums[left], weights[left])
-    return Peeled(_distinct(torch.cat([*alone, mixed[:0]]).float()), mixed.float())
+    return torch.cat([_distinct(torch.cat([*alone, mixed[:0]]).float()), mixed.float()])
 
 
 def _distinct(latents: Tensor) -> Tensor:

@@ -73,24 +73,21 @@ class Crafted:
             weight, bias = (moved[f"{first}.{part}"][: len(page)].double() for part in ("weight", "bias"))
             bins, page_sums, page_weights = self.sorter.read(page, weight * scale[:, None], bias * scale)
             sums[bins], weights[bins] = page_sums, page_weights
-        arrived = [delivery for delivery in deliveries if delivery is not None]
-        most = max(len(delivery.clients) for delivery in arrived)
+        most = max(len(delivery.clients) for delivery in deliveries if delivery is not None)
         rounding = math.sqrt(2 * most) * self.rounding / self.unit
         noise = max(_noise(sums, weights), rounding)
 
         def alone(latents: Tensor, weights: Tensor) -> Tensor:
             return self._sized(weights) & self._plausible(latents, noise / weights.abs())
 
-        peeled = peel(sums, weights, self.sorter, Criteria(alone, self._usual[0], noise, EMPTY))
-        latents = torch.cat([peeled.alone, peeled.mixed])
+        latents = peel(sums, weights, self.sorter, Criteria(alone, self._usual[0], noise, EMPTY))
         return latents.clamp_min(0) if self.surrogate.rectified else latents
 
     def _sized(self, weights: Tensor) -> Tensor:
         """Whether weights are those of a single sample; only one step on all data keeps them exact."""
         if not self.steady:
             return torch.ones_like(weights, dtype=torch.bool)
-        gaps = (weights[:, None] - self.code[0]).abs().amin(1)
-        return gaps < TOLERANCE
+        return (weights[:, None] - self.code[0]).abs().amin(1) < TOLERANCE
 
     def _plausible(self, latents: Tensor, noise: Tensor) -> Tensor:
         """Whether latents, shape (n, d), look like one image; `noise` is that of their entries, shape (n,).

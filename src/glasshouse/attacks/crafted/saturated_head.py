@@ -67,33 +67,27 @@ class SaturatedHead(Attack):
 
 def decode_growth(growth: np.ndarray, recipe: Recipe, samples: int) -> np.ndarray | None:
     """One client's exact counts from the growth of its biases with class 0 saturated, or None if none fit."""
-    size, epochs = recipe.batch(samples), recipe.epochs
     # Without a defence the biases' gradients, and so their growth, add up to zero.
     if abs(growth.sum()) > TOLERANCE * np.abs(growth).sum():
         return None
     if recipe.momentum or recipe.schedule != "constant":
         return None
-    rest = recipe.last_batch(samples)
+    size, rest = recipe.batch(samples), recipe.last_batch(samples)
     weight = size / rest - 1
     counts: list[int] = []
     for value in growth[1:]:
-        count = _whole_solution(value * size / recipe.lr, epochs, rest, weight, samples)
+        count = _whole_solution(value * size / recipe.lr, recipe.epochs, rest, weight, samples)
         if count is None:
             return None
         counts.append(count)
-    if sum(counts) > samples:
-        return None
-    return np.array([samples - sum(counts), *counts])
+    return np.array([samples - sum(counts), *counts]) if sum(counts) <= samples else None
 
 
 def _whole_solution(value: float, epochs: int, rest: int, weight: float, samples: int) -> int | None:
     """The count n with epochs * n + k * weight = value for a whole k; of several, the likeliest."""
     n = np.arange(samples + 1)
-    k = (
-        (value - epochs * n) / weight
-        if weight
-        else np.where(np.abs(value - epochs * n) < TOLERANCE, 0.0, np.nan)
-    )
+    unexplained = value - epochs * n
+    k = unexplained / weight if weight else np.where(np.abs(unexplained) < TOLERANCE, 0.0, np.nan)
     possible = (np.abs(k - k.round()) < TOLERANCE) & (k > -0.5) & (k < epochs * np.minimum(rest, n) + 0.5)
     if not possible.any():
         return None

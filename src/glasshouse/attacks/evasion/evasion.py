@@ -172,6 +172,8 @@ class Evasion(Attack):
             value = getattr(self, option.name)
             if option.name in COUNTS and not (value is option.default is None):
                 check_whole(self.name, option.name, value, 1)
+            if option.name == "step" and value is not None:
+                check_number(self.name, "step", value, 0, open_low=True)
 
     def run(self, access: ModelAccess, knowledge: Knowledge, rng: torch.Generator) -> AdversarialExamples:
         problem = Problem.of(access, knowledge, rng)
@@ -191,13 +193,9 @@ class Evasion(Attack):
                 x[alive], fallen[alive] = self.attempt(problem, problem.within(eps, self.norm, alive))
             examples.append(x.clone())
             fell.append(fallen[~problem.wrong])
-        signs = self.signs(problem, sizes, torch.stack(fell))
+        signs = at_first_sight(problem.model, problem.images.x, problem.clean, ~problem.wrong)
+        signs += stalled(sizes, torch.stack(fell))
         return AdversarialExamples(torch.stack(examples), sizes, self.norm, tuple(signs))
-
-    def signs(self, problem: Problem, sizes: tuple[float, ...], fell: Tensor) -> list[str]:
-        """Signs of hidden gradients that cost little; `fell`, shape (E, N), says which right images fell."""
-        first = at_first_sight(problem.model, problem.images.x, problem.clean, ~problem.wrong)
-        return first + stalled(sizes, fell)
 
     def attempt(self, problem: Problem, originals: Originals) -> Attempt:
         """Try to perturb `originals`, none of which fools the model, within their ball."""

@@ -11,7 +11,7 @@ from glasshouse.attacks.evasion.frozen import Frozen, Loss, attraction, cross_en
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.learning.ball import Norm
-from glasshouse.options import check_choice, check_number
+from glasshouse.options import check_choice
 
 STEPS = {"grey": 40, "colour": 20}
 TRAVEL = {"grey": 4 / 3, "colour": 2.5}
@@ -38,7 +38,6 @@ class PGD(Evasion):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_step(self.name, self.step)
         check_choice(self.name, "start", self.start, ("random", "image"))
         if self.start == "image" and self.restarts > 1:
             raise BadInput(
@@ -91,10 +90,6 @@ class IFGSM(Evasion):
     steps: int | None = None
     step: float | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_step(self.name, self.step)
-
     def path(self, problem: Problem, originals: Originals, number: int) -> Path:
         steps, step = pace(problem.images, originals, self.steps, self.step)
         return Ascent(originals, originals.ball.centre.clone(), steps, step, cross_entropy, originals.y)
@@ -130,12 +125,6 @@ def pace(images: Images, originals: Originals, steps: int | None, step: float | 
     steps = steps or STEPS["grey" if grey else "colour"]
     travel = TRAVEL["grey" if grey and originals.ball.norm == "linf" else "colour"]
     return steps, step or travel * originals.ball.eps / steps
-
-
-def check_step(attack: str, step: object) -> None:
-    """Refuse a step that leads nowhere."""
-    if step is not None:
-        check_number(attack, "step", step, 0, open_low=True)
 
 
 def _wrong_classes(logits: Tensor, y: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glasshouse.access import AggregateAccess, UpdateAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.labels.head import Head, find_head, softmax
+from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.learning.layout import Layout
 from glasshouse.measures.labels import whole_counts
@@ -70,7 +70,7 @@ def count_labels(
     # Several steps move the head while the gradients are taken; its middle position stands for all of them.
     weight = before[head.weight].double() + change[head.weight].double() / 2
     bias = before[head.bias].double() + change[head.bias].double() / 2
-    P = softmax(torch.from_numpy(features) @ weight.T + bias)
+    P = (torch.from_numpy(features) @ weight.T + bias).softmax(-1).numpy()
 
     equations = np.vstack([P.T - np.eye(len(g)), np.ones(len(g))])
     if np.linalg.cond(equations) > WELL_CONDITIONED:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -45,9 +44,3 @@ def _gives_the_logits(layer: nn.Module, protocol: Protocol) -> bool:
     finally:
         watch.remove()
     return len(outputs) == 1 and torch.equal(outputs[0], logits)
-
-
-def softmax(logits: Tensor) -> np.ndarray:
-    """Probabilities over the last axis, as a double array."""
-    probabilities: np.ndarray = logits.double().softmax(-1).numpy()
-    return probabilities

@@ -74,9 +74,8 @@ class SetAttack(Attack):
         scores, member = [], []
         for inside, outside in sides:
             pool = weigh(np.concatenate([inside, outside]))
-            positions = np.arange(len(pool))
-            split = positions[: len(inside)], positions[len(inside) :]
-            composed = compose(*split, self.batch_size, self.fraction, numpy_rng)
+            seen, unseen = np.split(np.arange(len(pool)), [len(inside)])
+            composed = compose(seen, unseen, self.batch_size, self.fraction, numpy_rng)
             for batches, label in zip(composed, (True, False)):
                 scores.append(pool[batches].mean(1))
                 member.append(np.full(len(batches), label))

@@ -23,7 +23,7 @@ from glasshouse.access import BlindServerAccess, ServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.imprint_gain import Calibration, choose_gain, fixed_picture
 from glasshouse.attacks.crafted.leakage import Bins, Law, bin_sums, thresholds
-from glasshouse.attacks.inversion.updates import check_plain_steps, mean_decay
+from glasshouse.attacks.inversion.updates import check_plain_steps, mean_decay, one_step
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Reconstructions
@@ -152,4 +152,4 @@ def craft(
 
 def slack_of(access: ServerAccess) -> int:
     """How many bins apart one sample may turn up: in one step in none but its own."""
-    return 0 if max(map(access.protocol.recipe.total_steps, access.sizes)) == 1 else SLACK
+    return 0 if one_step(access.protocol.recipe, access.sizes) else SLACK

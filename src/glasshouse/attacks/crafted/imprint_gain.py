@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from glasshouse.access import ServerAccess
 from glasshouse.attacks.crafted.leakage import TINY, Bins
+from glasshouse.attacks.inversion.updates import one_step
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 
@@ -117,7 +118,7 @@ def choose_gain(calibration: Calibration, access: ServerAccess) -> Gain:
     travel = max(recipe.effective_rate(size) for size in sizes)
     loudest = REACH / max(travel * float(weights.abs().max()), TINY)
     product = SWING / max(calibration.swing(), TINY)
-    if all(recipe.total_steps(size) == 1 for size in sizes):
+    if one_step(recipe, sizes):
         return Gain(min(1.0, product / loudest), loudest)
     ratio = DRIFT / max(travel * calibration.drift(weights), TINY)
     columns = min(loudest, math.sqrt(ratio * product))

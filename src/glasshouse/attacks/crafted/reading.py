@@ -13,9 +13,8 @@ from glasshouse.attacks.crafted.leakage import signs
 from glasshouse.attacks.crafted.peeling import Criteria, peel
 from glasshouse.attacks.crafted.sorting import Sorter, class_weights
 from glasshouse.attacks.crafted.surrogate import Surrogate
-from glasshouse.attacks.inversion.updates import mean_decay
+from glasshouse.attacks.inversion.updates import mean_decay, one_step
 from glasshouse.federation.updates import Delivery
-from glasshouse.learning.recipe import Recipe
 
 TOLERANCE = 0.02
 """How far a bin's weight may be from that of a lone sample."""
@@ -136,11 +135,6 @@ class Crafted:
     def _fewest_zeros(self) -> float:
         zeros = (self.surrogate.latents[:, self._live] == 0).double().mean(1)
         return float(zeros.quantile(SINGLES))
-
-
-def one_step(recipe: Recipe, sizes: Sequence[int]) -> bool:
-    """Whether clients with these sample counts take a single step on all of their data."""
-    return all(recipe.total_steps(size) == 1 for size in sizes)
 
 
 def _noise(sums: Tensor, weights: Tensor) -> float:

@@ -16,15 +16,14 @@ from torch import Tensor, nn
 
 from glasshouse.access import BlindServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.crafted.crafting import craft
+from glasshouse.attacks.crafted.crafting import craft, quieted, rehearsal_clients
 from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.leakage import Law
 from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_rounds
-from glasshouse.attacks.crafted.reading import Crafted, one_step
-from glasshouse.attacks.crafted.rehearsal import quieted, rehearsal_clients
+from glasshouse.attacks.crafted.reading import Crafted
 from glasshouse.attacks.crafted.sorting import make_sorter
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, kept_surrogate, shrink
-from glasshouse.attacks.inversion.updates import check_plain_steps
+from glasshouse.attacks.inversion.updates import check_plain_steps, one_step
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Reconstructions

@@ -30,6 +30,11 @@ def check_plain_steps(recipe: Recipe) -> None:
         )
 
 
+def one_step(recipe: Recipe, sizes: Sequence[int]) -> bool:
+    """Whether clients with these sample counts take a single step on all of their data."""
+    return all(recipe.total_steps(size) == 1 for size in sizes)
+
+
 def mean_gradient(protocol: Protocol, sent: Tensor, delta: Tensor, samples: int) -> Tensor:
     """The mean gradient over a client's steps from `sent` to `sent + delta`, shape (P,); 0 for buffers.
 

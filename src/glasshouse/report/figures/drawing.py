@@ -11,6 +11,7 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from glasshouse.store import write_bytes
@@ -30,6 +31,8 @@ _STYLE: Any = {
     "font.size": 10.5,
     "text.color": INK,
     "text.parse_math": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
     "axes.linewidth": 0.7,
@@ -73,18 +76,34 @@ class Drawings:
         return Markup(drawing.inline)
 
 
-def drawn(name: str, title: str, draw: Callable[[Figure], None], size: tuple[float, float] = SIZE) -> Drawing:
-    """Draw a figure of `size` inches; `name` is its file's name and keeps its ids apart on the page."""
+def drawn(
+    name: str,
+    title: str,
+    draw: Callable[[Figure], None],
+    size: tuple[float, float] = SIZE,
+    finish: Callable[[Figure], None] | None = None,
+) -> Drawing:
+    """Draw a figure of `size` inches; `name` is its file's name and keeps its ids apart on the page.
+
+    What `finish` adds goes into the layout as it is, and does not move it.
+    """
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
         figure = Figure(figsize=size, dpi=72)
         FigureCanvasAgg(figure)
         draw(figure)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # laid out once, not again for each file
+        # Laid out once, and printed by the canvas: `savefig` would draw each file twice.
+        if layout := figure.get_layout_engine():
+            layout.execute(figure)
+        figure.set_layout_engine("none")
+        if finish:
+            finish(figure)
         svg, png = io.StringIO(), io.BytesIO()
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        figure.savefig(svg, format="svg", transparent=True, metadata=nothing)
-        figure.savefig(png, format="png", dpi=160, facecolor="white", metadata={"Software": None})
+        canvas: Any = FigureCanvasSVG(figure)
+        canvas.print_svg(svg, metadata=nothing)
+        figure.set(dpi=160, facecolor="white")
+        canvas = FigureCanvasAgg(figure)
+        canvas.print_png(png, metadata={"Software": None})
     text = svg.getvalue()
     return Drawing(name, title, _for_page(text, name, title), text.encode(), png.getvalue())
 

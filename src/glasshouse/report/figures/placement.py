@@ -48,8 +48,11 @@ def place(
     for anchor, size in zip(anchors, sizes):
         candidates = [_candidate(anchor, size, angle, reach) for reach in _DISTANCES for angle in _ANGLES]
         earlier = list(zip(placed, anchors))
-        costs = [_cost(box, anchor, earlier, taken, frame) for box in candidates]
-        placed.append(candidates[costs.index(min(costs))])
+        best, least = candidates[0], math.inf
+        for box in candidates:
+            if (cost := _cost(box, anchor, earlier, taken, frame, least)) < least:
+                best, least = box, cost
+        placed.append(best)
     return placed
 
 
@@ -75,18 +78,25 @@ def _cost(
     earlier: Sequence[tuple[Rectangle, tuple[float, float]]],
     taken: Sequence[Rectangle],
     frame: Rectangle,
+    least: float,
 ) -> float:
-    """How bad a place is; `earlier` holds the labels already placed, each with its anchor."""
+    """How bad a place is, if its distance alone leaves it better than `least`.
+
+    `earlier` holds the labels already placed, each with its anchor.
+    """
+    end = nearest(box, anchor)
+    away = math.dist(end, anchor)
+    if away > least + 1e-6:
+        return math.inf
     outside = box.area - box.overlap(frame)
     labels = sum(box.overlap(other) for other, _ in earlier)
     # A line may be covered at need, a mark hardly ever; how much of either is covered matters less.
     marks = sum((25 if other.thin else 150) * min(1.0, box.overlap(other) / 4) for other in taken)
-    end = nearest(box, anchor)
     crossed = sum(
         _crosses(end, anchor, other) + _crosses(nearest(other, its_anchor), its_anchor, box)
         for other, its_anchor in earlier
     )
-    return 50 * outside + 20 * labels + marks + 150 * crossed + math.dist(end, anchor)
+    return 50 * outside + 20 * labels + marks + 150 * crossed + away
 
 
 def _crosses(start: tuple[float, float], end: tuple[float, float], box: Rectangle) -> bool:

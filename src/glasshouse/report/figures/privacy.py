@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from glasshouse.report.figures.drawing import DASHED, INK, Drawing, drawn
 from glasshouse.report.figures.placement import Rectangle, nearest, place
@@ -16,7 +17,6 @@ from glasshouse.verdicts.metrics import metric_words
 from glasshouse.verdicts.tradeoff import Point, Tradeoff
 
 FEW = 3  # attacks of one kind by one adversary that are each drawn
-Ends = tuple[tuple[float, float], tuple[float, float]]
 
 
 def drawn_tradeoffs(tradeoffs: Sequence[Tradeoff]) -> list[tuple[Tradeoff, list[Tradeoff]]]:
@@ -49,27 +49,25 @@ def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | Non
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         axes.axhline(0, color=INK, linewidth=0.9, linestyle=DASHED)
-        marks = [end for point in points for end in _draw_point(axes, point, colours.get(point.defence, INK))]
+        for point in points:
+            _draw_point(axes, point, colours.get(point.defence, INK))
         axes.margins(x=0.14, y=0.14)
         axes.set_xlabel("test accuracy")
         axes.set_ylabel(f"{metric.label} {'below' if metric.leaks == 'low' else 'above'} chance")
-        figure.canvas.draw()
-        left, right = axes.get_xlim()
-        marks.append(((left, 0.0), (right, 0.0)))
-        figure.set_layout_engine("none")  # the labels are placed in the layout as it is, and must not move it
-        _label_points(axes, points, marks, colours)
+
+    def name_points(figure: Figure) -> None:
+        _label_points(figure.axes[0], points, colours)
 
     name = slug("privacy", tradeoff.adversary, tradeoff.attack, tradeoff.context)
-    return drawn(name, f"{tradeoff_title(tradeoff)}: gain over chance against test accuracy", draw)
+    title = f"{tradeoff_title(tradeoff)}: gain over chance against test accuracy"
+    return drawn(name, title, draw, finish=name_points)
 
 
-def _draw_point(axes: Axes, point: Point, colour: str) -> list[Ends]:
-    """Draw a point and its intervals; the data coordinates of the mark and of each line's ends."""
+def _draw_point(axes: Axes, point: Point, colour: str) -> None:
     x, y, across, up = _position(point)
     axes.plot([x, x], up, color=colour, linewidth=1.0, alpha=0.55)
     axes.plot(across, [y, y], color=colour, linewidth=1.0, alpha=0.55)
     axes.plot([x], [y], "o", color=colour, markersize=8 if point.defence == "none" else 6.5, zorder=4)
-    return [((x, y), (x, y)), ((x, up[0]), (x, up[1])), ((across[0], y), (across[1], y))]
 
 
 def _position(point: Point) -> tuple[float, float, tuple[float, float], tuple[float, float]]:
@@ -83,9 +81,7 @@ def _position(point: Point) -> tuple[float, float, tuple[float, float], tuple[fl
     return x, y, (left, right), (low, high)
 
 
-def _label_points(
-    axes: Axes, points: Sequence[Point], marks: Sequence[Ends], colours: dict[str, str]
-) -> None:
+def _label_points(axes: Axes, points: Sequence[Point], colours: dict[str, str]) -> None:
     """Name each point where there is room, with a line to it when the name had to move away.
 
     All positions are points of 1/72 inch, which the figure's resolution makes the same as its pixels.
@@ -103,8 +99,8 @@ def _label_points(
         for point in order
     ]
     sizes = [(box.width + 3, box.height + 2) for box in (name.get_window_extent() for name in names)]
-    anchors = [_pixels(axes, name.xy) for name in names]
-    taken = [_occupied(_pixels(axes, first), _pixels(axes, last)) for first, last in marks]
+    anchors = [(float(x), float(y)) for x, y in axes.transData.transform([name.xy for name in names])]
+    taken = [_occupied(line) for line in axes.lines]
     window = axes.get_window_extent()
     frame = Rectangle(window.x0, window.y0, window.width, window.height)
     for name, anchor, room in zip(names, anchors, place(anchors, sizes, taken, frame)):
@@ -121,13 +117,8 @@ def _label_points(
             axes.annotate("", name.xy, xytext=end, textcoords="figure points", arrowprops=line)
 
 
-def _pixels(axes: Axes, place: tuple[float, float]) -> tuple[float, float]:
-    x, y = axes.transData.transform(place)
-    return float(x), float(y)
-
-
-def _occupied(first: tuple[float, float], last: tuple[float, float]) -> Rectangle:
-    pad = 5.0 if first == last else 0.5  # a mark has its size, a line only its width
-    return Rectangle(
-        first[0] - pad, first[1] - pad, last[0] - first[0] + 2 * pad, last[1] - first[1] + 2 * pad
-    )
+def _occupied(line: Line2D) -> Rectangle:
+    ends = line.get_transform().transform(line.get_xydata())
+    (left, bottom), (right, top) = ends[0], ends[-1]
+    pad = 5.0 if len(ends) == 1 else 0.5  # a mark has its size, a line only its width
+    return Rectangle(left - pad, bottom - pad, right - left + 2 * pad, top - bottom + 2 * pad)

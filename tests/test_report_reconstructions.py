@@ -14,8 +14,7 @@ from report_runs import (
 from glasshouse.findings import from_row
 from glasshouse.report import write_report
 from glasshouse.report.tables.findings import assumptions_table
-from glasshouse.report.words.answers import noticed
-from glasshouse.report.words.measures import caution, compact
+from glasshouse.report.words.measures import caution, compact, noticed
 from glasshouse.spelling import interval, number
 from glasshouse.verdicts.answers import Answer, answers_by_adversary
 from glasshouse.verdicts.pooling import pooled

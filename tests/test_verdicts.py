@@ -11,8 +11,8 @@ from report_runs import a_row, page_of
 from glasshouse.access import Access
 from glasshouse.exhibits import Robustness
 from glasshouse.findings import from_row
-from glasshouse.report.words.adversaries import ADVERSARIES
 from glasshouse.report.words.measures import expert
+from glasshouse.report.words.names import ADVERSARIES
 from glasshouse.verdicts import pooling
 from glasshouse.verdicts.measure import BY_ACCESS, Measure
 from glasshouse.verdicts.pooling import over_seeds, pooled, pooled_points

@@ -8,26 +8,12 @@ from glasshouse.errors import BadInput
 from glasshouse.report.page import facts
 from glasshouse.report.rendering import render
 from glasshouse.report.run import Run, read_run
-from glasshouse.report.tables.table import (
-    Cell,
-    Column,
-    Table,
-    defence_cell,
-    measure_cell,
-    ranged_column,
-    text_cell,
-)
+from glasshouse.report.tables import table
+from glasshouse.report.tables.table import Cell, Table, columns, text_cell
 from glasshouse.report.words.names import defence_words
 from glasshouse.store import write_text
 from glasshouse.verdicts.comparison import any_apart
-from glasshouse.verdicts.measure import (
-    Measure,
-    federated,
-    headline,
-    leaks,
-    ordered_adversaries,
-    undefended,
-)
+from glasshouse.verdicts.measure import Measure, federated, headline, leaks, ordered_adversaries, undefended
 from glasshouse.verdicts.metrics import CENTRAL, family_words, metric_words
 from glasshouse.verdicts.pooling import pooled
 
@@ -53,21 +39,13 @@ class Contest:
 
 
 @dataclass(frozen=True)
-class Opponent:
-    """An adversary and how it fared in every run."""
-
-    adversary: str
-    contests: tuple[Contest, ...]
-
-
-@dataclass(frozen=True)
 class ComparedRuns:
     """Everything the page shows."""
 
     title: str
     differing: list[str]
     settings: Table
-    opponents: list[Opponent]
+    opponents: list[tuple[str, list[Contest]]]  # of each adversary
     findings: Table
 
 
@@ -140,8 +118,7 @@ def _differing(sides: Sequence[Side]) -> list[str]:
 def _settings_table(sides: Sequence[Side]) -> Table:
     rows = [(side, dict(facts(side.run, list(side.measures.values())))) for side in sides]
     labels = list(dict.fromkeys(label for _, values in rows for label in values))
-    columns = [Column("run", ("run",)), *(Column(label, (label,)) for label in labels)]
-    columns += [Column("seeds", ("seeds",), numeric=True), Column("findings", ("findings",), numeric=True)]
+    heads = columns("run", *labels) + columns("seeds", "findings", numeric=True)
     body = tuple(
         (
             text_cell(side.name),
@@ -151,10 +128,10 @@ def _settings_table(sides: Sequence[Side]) -> Table:
         )
         for side, values in rows
     )
-    return Table("runs", "The runs", tuple(columns), body)
+    return Table("runs", "The runs", tuple(heads), body)
 
 
-def _opponents(sides: Sequence[Side]) -> list[Opponent]:
+def _opponents(sides: Sequence[Side]) -> list[tuple[str, list[Contest]]]:
     everything = federated([m for side in sides for m in side.measures.values()])
     opponents = []
     for name in ordered_adversaries(everything):
@@ -174,15 +151,13 @@ def _opponents(sides: Sequence[Side]) -> list[Opponent]:
             question = family_words(family).question or family
             under = "" if defence == "none" else f", under {defence_words(defence)}"
             contests.append(Contest(question, f"{attack or family}{under}", tuple(lines)))
-        opponents.append(Opponent(name, tuple(contests)))
+        opponents.append((name, contests))
     return opponents
 
 
 def _findings_table(sides: Sequence[Side], inside: Sequence[str]) -> Table:
-    labels = ("adversary", "attack", "defence", *inside, "metric")
-    columns = [Column(label, (label,)) for label in labels]
-    columns += [ranged_column(side.name) for side in sides]
-    columns.append(Column("intervals", ("intervals",)))
+    heads = columns("adversary", "attack", "defence", *inside, "metric")
+    heads += [*(table.ranged_column(side.name) for side in sides), *columns("intervals")]
     body = []
     for key in dict.fromkeys(key for side in sides for key in side.measures):
         adversary, attack, defence, metric, _, baseline, *rest = key
@@ -192,15 +167,15 @@ def _findings_table(sides: Sequence[Side], inside: Sequence[str]) -> Table:
             (
                 text_cell(adversary),
                 text_cell(attack),
-                defence_cell(defence),
+                table.defence_cell(defence),
                 *(text_cell(part) for part in rest),
                 Cell(measured, measured, (measured if baseline else metric,)),
-                *(measure_cell(m) for m in measures),
+                *(table.measure_cell(m) for m in measures),
                 text_cell(_apart([m for m in measures if m])),
             )
         )
     caption = f"All {len(body)} findings side by side; coloured where the attack beats chance"
-    return Table("findings", caption, tuple(columns), tuple(body), filterable=True)
+    return Table("findings", caption, tuple(heads), tuple(body), filterable=True)
 
 
 def _apart(measures: Sequence[Measure]) -> str:

@@ -7,26 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glasshouse.exhibits import Exhibits, Picture
-from glasshouse.report.figures.drawing import Drawings, defence_colours
-from glasshouse.report.figures.panels import (
-    Panel,
-    chart_panels,
-    risk_panels,
-    robustness_panels,
-    roc_section,
-    tradeoff_panels,
-    training_panels,
-)
+from glasshouse.report.figures import panels
+from glasshouse.report.figures.drawing import defence_colours
+from glasshouse.report.figures.panels import Panel
 from glasshouse.report.rendering import render
 from glasshouse.report.run import Run, read_run
 from glasshouse.report.tables.findings import assumptions_table, findings_table, remains_table
 from glasshouse.report.tables.robustness import comparison_table, defences_table
 from glasshouse.report.tables.study import study_sentence, study_tables
 from glasshouse.report.tables.table import Table
-from glasshouse.report.words.adversaries import adversary_words
-from glasshouse.report.words.answers import overall
 from glasshouse.report.words.caveats import caveats
-from glasshouse.report.words.names import defence_words
+from glasshouse.report.words.measures import overall
+from glasshouse.report.words.names import adversary_words, defence_words
 from glasshouse.spelling import DASH
 from glasshouse.store import write_text
 from glasshouse.verdicts.answers import AdversaryAnswers, answers_by_adversary
@@ -53,7 +45,7 @@ class RobustnessSection:
     comparison: Comparison
     compared: Table
     defended: Table | None
-    panels: tuple[Panel, ...]
+    panels: list[Panel]
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ def write_report(folder: Path) -> Path:
     run = read_run(Path(folder))
     if all(row.source == "audit" for row in run.rows):
         run = run.model_copy(update={"curves": _of_one_seed(run.curves)})
-    page = render("page.html", _page(run, Drawings(run.folder / "figures")))
+    page = render("page.html", _page(run))
     write_text(run.folder / "report.html", page)
     return run.folder / "report.html"
 
@@ -132,13 +124,14 @@ def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
     return known + _sent(run)
 
 
-def _page(run: Run, drawings: Drawings) -> Page:
+def _page(run: Run) -> Page:
     measures = pooled(run.rows)
     audited = [m for m in measures if m.row.source == "audit"]
     studied = [m for m in measures if m.row.source != "audit"]
     colours = defence_colours([row.defence or "none" for row in run.rows])
     on_trial = federated(audited)
     answers, trades = answers_by_adversary(on_trial), tradeoffs(on_trial)
+    tried = {one.adversary for one in answers}
     by_seed = [m for row in run.rows if row.source != "audit" for m in pooled([row])]
     return Page(
         run=run,
@@ -146,15 +139,15 @@ def _page(run: Run, drawings: Drawings) -> Page:
         facts=facts(run, measures),
         overall=overall(answers) if audited else study_sentence(studied),
         study_tables=study_tables(run.study, studied),
-        charts=chart_panels(run, drawings),
+        charts=panels.chart_panels(run),
         answers=answers,
-        untried=_untried(answers),
-        risks=risk_panels(run, drawings),
-        robustness=_robustness(run, audited, drawings, colours),
-        tradeoffs=tradeoff_panels(trades, drawings, colours),
+        untried=[adversary_words(name).label.lower() for name in BY_ACCESS if name not in tried],
+        risks=panels.risk_panels(run),
+        robustness=_robustness(run, audited, colours),
+        tradeoffs=panels.tradeoff_panels(run, trades, colours),
         remains=remains_table(trades),
-        rocs=roc_section(run, drawings, colours),
-        trainings=training_panels(run, drawings, colours),
+        rocs=panels.roc_section(run, colours),
+        trainings=panels.training_panels(run, colours),
         gallery=_gallery(run),
         findings=findings_table([*audited, *by_seed]),
         caveats=caveats(run.rows, measures),
@@ -169,24 +162,19 @@ def _of_one_seed(curves: Exhibits) -> Exhibits:
     """
     exhibits = (*curves.roc, *curves.gallery, *curves.risk)
     drawn = (None, min((one.seed for one in exhibits if one.seed is not None), default=None))
-    return curves.model_copy(
-        update={
-            "roc": tuple(roc for roc in curves.roc if roc.seed in drawn),
-            "gallery": tuple(picture for picture in curves.gallery if picture.seed in drawn),
-            "risk": tuple(risk for risk in curves.risk if risk.seed in drawn),
-            "robustness": tuple(pooled_points(curves.robustness)),
-        }
-    )
+    kept: dict[str, object] = {
+        kind: tuple(one for one in getattr(curves, kind) if one.seed in drawn)
+        for kind in ("roc", "gallery", "risk")
+    }
+    return curves.model_copy(update=kept | {"robustness": tuple(pooled_points(curves.robustness))})
 
 
-def _robustness(
-    run: Run, measures: Sequence[Measure], drawings: Drawings, colours: dict[str, str]
-) -> RobustnessSection | None:
-    panels = tuple(robustness_panels(run, drawings, colours))
+def _robustness(run: Run, measures: Sequence[Measure], colours: dict[str, str]) -> RobustnessSection | None:
+    drawn = panels.robustness_panels(run, colours)
     compared = comparison(measures, run.curves.robustness)
     if compared is None:
         return None
-    return RobustnessSection(compared, comparison_table(compared), defences_table(compared), panels)
+    return RobustnessSection(compared, comparison_table(compared), defences_table(compared), drawn)
 
 
 def _sent(run: Run) -> list[tuple[str, str]]:
@@ -206,11 +194,6 @@ def _title(run: Run, studied: bool) -> str:
         return "Printed and measured"
     trained = any(row.strategy for row in run.rows)
     return f"What this {'federation' if trained else 'model'} gives away"
-
-
-def _untried(answers: Sequence[AdversaryAnswers]) -> list[str]:
-    tried = {one.adversary for one in answers}
-    return [adversary_words(name).label.lower() for name in BY_ACCESS if name not in tried]
 
 
 def _gallery(run: Run) -> list[tuple[str, list[Shown]]]:

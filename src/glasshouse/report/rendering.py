@@ -7,29 +7,23 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from glasshouse.report.words import measures
-from glasshouse.report.words.adversaries import adversary_words
-from glasshouse.report.words.answers import noticed
-from glasshouse.report.words.names import defence_words
+from glasshouse.report.words.measures import (
+    caution,
+    compact,
+    expert,
+    noticed,
+    sentence,
+    short_verdict,
+    verdict,
+)
+from glasshouse.report.words.names import adversary_words, defence_words
 from glasshouse.report.words.robustness import gradient_remarks, robustness_sentence
 from glasshouse.spelling import slug
 from glasshouse.verdicts.metrics import VETTING, family_words, metric_words
 
-FILTERS = (
-    measures.verdict,
-    measures.short_verdict,
-    measures.caution,
-    measures.compact,
-    measures.expert,
-    measures.sentence,
-    noticed,
-    adversary_words,
-    defence_words,
-    family_words,
-    metric_words,
-    robustness_sentence,
-    gradient_remarks,
-)
+_OF_MEASURES = (verdict, short_verdict, caution, compact, expert, sentence, noticed)
+_OF_NAMES = (adversary_words, defence_words, family_words, metric_words)
+FILTERS = (*_OF_MEASURES, *_OF_NAMES, robustness_sentence, gradient_remarks)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from glasshouse.errors import BadInput
-from glasshouse.exhibits import Chart, Exhibits, StudyTable
+from glasshouse.exhibits import Chart, Exhibits, Frozen, StudyTable
 from glasshouse.findings import Finding
 from glasshouse.spelling import slug
 from glasshouse.store import read_text
@@ -18,10 +18,8 @@ from glasshouse.verdicts.claims import Verdict
 Parsed = TypeVar("Parsed")
 
 
-class StudyPage(BaseModel):
+class StudyPage(Frozen):
     """What `study.json` holds."""
-
-    model_config = ConfigDict(frozen=True)
 
     title: str = ""
     summary: str = ""
@@ -30,10 +28,8 @@ class StudyPage(BaseModel):
     tables: tuple[StudyTable, ...] = ()
 
 
-class Run(BaseModel):
+class Run(Frozen):
     """Everything a page is built from."""
-
-    model_config = ConfigDict(frozen=True)
 
     folder: Path
     rows: tuple[Finding, ...]
@@ -54,19 +50,17 @@ def read_run(folder: Path) -> Run:
     results = folder / "results.json"
     if not results.is_file():
         raise BadInput(f"{folder}: no results.json there; give a folder written by glasshouse audit or study")
-    config, study = folder / "config.toml", folder / "study.json"
-    rows = _parsed(results, TypeAdapter(tuple[Finding, ...]))
+    rows = _parsed(results, tuple[Finding, ...])
     if not rows:
         raise BadInput(f"{results}: no findings in it; run the audit or study again")
-    curves = folder / "curves.json"
-    environment = folder / "environment.json"
+    curves, study, environment = (folder / f"{name}.json" for name in ("curves", "study", "environment"))
     run = Run(
         folder=folder,
         rows=rows,
-        curves=_parsed(curves, TypeAdapter(Exhibits)) if curves.is_file() else Exhibits(),
-        study=_parsed(study, TypeAdapter(StudyPage)) if study.is_file() else None,
-        config=read_text(config),
-        environment=_parsed(environment, TypeAdapter(dict[str, str])) if environment.is_file() else None,
+        curves=_parsed(curves, Exhibits) if curves.is_file() else Exhibits(),
+        study=_parsed(study, StudyPage) if study.is_file() else None,
+        config=read_text(folder / "config.toml"),
+        environment=_parsed(environment, dict[str, str]) if environment.is_file() else None,
     )
     for picture in run.curves.gallery:
         for path in (picture.original, picture.result):
@@ -89,26 +83,25 @@ def _check_study(path: Path, study: StudyPage) -> None:
         for name in names:
             if not name or names.count(name) > 1:
                 raise BadInput(f"{path}: {what} name {name!r} is empty or used twice; give each its own")
+    rule = "give one for each, null where there is none"
     for chart in study.charts:
         for series in chart.series:
             for numbers in (series.values, series.low or series.values, series.high or series.values):
                 if len(numbers) != len(chart.categories):
                     raise BadInput(
                         f"{path}: series {series.name!r} of chart {chart.name!r} has {len(numbers)} numbers "
-                        f"for {len(chart.categories)} categories; give one for each, null where there is none"
+                        f"for {len(chart.categories)} categories; {rule}"
                     )
     for table in study.tables:
         for row in table.rows:
-            if len(row) != len(table.columns):
-                raise BadInput(
-                    f"{path}: a row of table {table.name!r} has {len(row)} cells for {len(table.columns)} "
-                    "columns; give one for each, null where there is none"
-                )
+            if len(row) != (columns := len(table.columns)):
+                counts = f"{len(row)} cells for {columns} columns"
+                raise BadInput(f"{path}: a row of table {table.name!r} has {counts}; {rule}")
 
 
-def _parsed(path: Path, adapter: TypeAdapter[Parsed]) -> Parsed:
+def _parsed(path: Path, kind: type[Parsed]) -> Parsed:
     try:
-        return adapter.validate_python(json.loads(path.read_text(encoding="utf-8")))
+        return TypeAdapter(kind).validate_python(json.loads(path.read_text(encoding="utf-8")))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: not readable as JSON ({error}); run the audit or study again") from error
     except ValidationError as error:

@@ -3,16 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from glasshouse.verdicts.measure import (
-    Measure,
-    by_attack,
-    headline,
-    leaks,
-    ordered_adversaries,
-    reach,
-    undefended,
-    varying,
-)
+from glasshouse.verdicts import measure as measuring
+from glasshouse.verdicts.measure import Measure, leaks, reach
 from glasshouse.verdicts.metrics import VETTING, metric_words
 
 
@@ -58,15 +50,15 @@ def answers_by_adversary(measures: Sequence[Measure]) -> list[AdversaryAnswers]:
     """The answers of each adversary that was tried, from the least access to the most."""
     return [
         _answers(name, [m for m in measures if m.row.adversary == name])
-        for name in ordered_adversaries(measures)
+        for name in measuring.ordered_adversaries(measures)
     ]
 
 
 def _answers(adversary: str, measures: Sequence[Measure]) -> AdversaryAnswers:
-    defence = undefended([m for m in measures if leaks(m)])
+    defence = measuring.undefended([m for m in measures if leaks(m)])
     in_force = [m for m in measures if (m.row.defence or "none") == defence]
     leaking = [m for m in in_force if leaks(m)]
-    beside = by_attack([m for m in in_force if not leaks(m)])
+    beside = measuring.by_attack([m for m in in_force if not leaks(m)])
     families = dict.fromkeys(m.row.family for m in leaking)
     answers = tuple(
         _answer(family, [m for m in leaking if m.row.family == family], beside) for family in families
@@ -77,13 +69,15 @@ def _answers(adversary: str, measures: Sequence[Measure]) -> AdversaryAnswers:
 def _answer(
     family: str, measures: list[Measure], beside: Mapping[tuple[object, ...], list[Measure]]
 ) -> Answer:
-    attacks = by_attack(measures)
-    heads = [next(m for m in group if m.row.metric == headline(group)) for group in attacks.values()]
+    attacks = measuring.by_attack(measures)
+    heads = [
+        next(m for m in group if m.row.metric == measuring.headline(group)) for group in attacks.values()
+    ]
     main = [m for m in measures if not metric_words(m.row.metric).detail]
     lead = _lead(heads, main, measures)
     lines = []
     for head, (key, group) in zip(heads, attacks.items()):
-        name = " · ".join([head.row.attack or family, *varying(measures, head.row)])
+        name = " · ".join([head.row.attack or family, *measuring.varying(measures, head.row)])
         first = lead if lead in group else head
         others = tuple(m for m in group if m is not first and m in main)
         plain = tuple(m for m in beside.get(key, []) if not metric_words(m.row.metric).detail)

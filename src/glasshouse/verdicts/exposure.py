@@ -6,6 +6,7 @@ from typing import Literal
 
 from glasshouse.exhibits import Risk
 from glasshouse.verdicts.measure import by_access
+from glasshouse.verdicts.pooling import envelope
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,6 @@ def _averaged(risks: Sequence[Risk]) -> list[Risk]:
         groups.setdefault(risk.index, []).append(risk)
     averaged = []
     for group in groups.values():
-        lows = [risk.low for risk in group if risk.low is not None]
-        highs = [risk.high for risk in group if risk.high is not None]
-        ends = {
-            "low": min(lows) if len(lows) == len(group) else None,
-            "high": max(highs) if len(highs) == len(group) else None,
-        }
-        averaged.append(group[0].model_copy(update={"value": _mean(group), **ends}))
+        value, low, high = envelope([(risk.value, risk.low, risk.high) for risk in group])
+        averaged.append(group[0].model_copy(update={"value": value, "low": low, "high": high}))
     return averaged

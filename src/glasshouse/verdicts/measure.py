@@ -9,15 +9,8 @@ from glasshouse.verdicts.metrics import CENTRAL, family_words, metric_words
 
 Judged = Literal["leak", "clear", "below", "unjudged", "unknown"]
 
-BY_ACCESS = (
-    "outsider",
-    "owner",
-    "client",
-    "curious server",
-    "blind server",
-    "blind crafting server",
-    "crafting server",
-)
+_SERVERS = ("curious server", "blind server", "blind crafting server", "crafting server")
+BY_ACCESS = ("outsider", "owner", "client", *_SERVERS)
 """The adversaries, from the least access to the most."""
 
 

@@ -28,27 +28,19 @@ def family_words(name: str) -> Family:
     return families().get(name) or Family(name.capitalize(), "", "")
 
 
-def _figure(label: str, unit: str = "") -> Metric:
-    """A figure of a training that stands in tables and says nothing of an adversary."""
-    return Metric(label, "has {raw}", leaks="none", span=None, unit=unit)
+def _figure(label: str, unit: str = "", *, span: tuple[float, float] | None = None) -> Metric:
+    """A figure of a model or its training that stands in tables and says nothing of an adversary."""
+    return Metric(label, "has {raw}", leaks="none", span=span, unit=unit)
 
 
+_SHARE = (0.0, 1.0)
 MODEL_METRICS = {
     NOT_RUN: Metric("no result", "could not run", span=None),
-    "test-accuracy": Metric("test accuracy", "gets {value} right", leaks="none"),
-    "train-accuracy": Metric("training accuracy", "gets {value} of its training records right", leaks="none"),
-    "train-test-gap": Metric(
-        "gap between training and test accuracy",
-        "does better on its training records than on others, by {raw}",
-        leaks="none",
-        span=None,
-    ),
-    "top-eigenvalue": Metric(
-        "top eigenvalue of the Hessian", "finds a curvature of {raw} at its sharpest", leaks="none", span=None
-    ),
-    "vet-alarm": Metric(
-        "flagged by vet", "sends models of which a vetting client flags {value}", leaks="none"
-    ),
+    "test-accuracy": _figure("test accuracy", span=_SHARE),
+    "train-accuracy": _figure("training accuracy", span=_SHARE),
+    "train-test-gap": _figure("gap between training and test accuracy"),
+    "top-eigenvalue": _figure("top eigenvalue of the Hessian"),
+    "vet-alarm": _figure("flagged by vet", span=_SHARE),
 }
 MODEL_FAMILIES = {
     "utility": Family("Accuracy", "How good is the model?", "test-accuracy"),
@@ -57,31 +49,14 @@ MODEL_FAMILIES = {
 }
 
 STUDY_METRICS = {
-    "null-auc": Metric(
-        "AUC of plain averaging", "averages each batch and reaches an AUC of {raw}", leaks="none"
-    ),
-    "auc-over-set-loss": Metric(
-        "AUC above that of the mean loss",
-        "gains {raw} over the mean loss of the batch",
-        leaks="none",
-        span=None,
-    ),
-    "permutation-p": Metric(
-        "p-value of the AUC", "is reached by shuffled truth with a probability of {raw}", leaks="none"
-    ),
-    "input-eigenvalue": Metric(
-        "top eigenvalue in pixels", "finds a curvature of {raw} in pixels", leaks="none", span=None
-    ),
-    "eigenvalue-residual": Metric(
-        "relative residual of the top eigenvalue", "knows it to {raw}", leaks="none", span=None
-    ),
-    "hessian-products": Metric("Hessian-vector products", "takes {raw} products", leaks="none", span=None),
-    "train-loss": Metric(
-        "training loss", "has a loss of {raw} on its training records", leaks="none", span=None
-    ),
-    "training-time": Metric(
-        "training time, lr x steps / (1 - m)", "was trained for {raw}", leaks="none", span=None
-    ),
+    "null-auc": _figure("AUC of plain averaging", span=_SHARE),
+    "auc-over-set-loss": _figure("AUC above that of the mean loss"),
+    "permutation-p": _figure("p-value of the AUC", span=_SHARE),
+    "input-eigenvalue": _figure("top eigenvalue in pixels"),
+    "eigenvalue-residual": _figure("relative residual of the top eigenvalue"),
+    "hessian-products": _figure("Hessian-vector products"),
+    "train-loss": _figure("training loss"),
+    "training-time": _figure("training time, lr x steps / (1 - m)"),
     "late-accuracy": _figure("test accuracy, mean of the last rounds"),
     "local-accuracy": _figure("test accuracy of participants' own models"),
     "late-local-accuracy": _figure("test accuracy of participants' own models, mean of the last rounds"),

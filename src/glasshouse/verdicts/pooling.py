@@ -80,8 +80,7 @@ def _measure(rows: Sequence[Finding]) -> Measure:
     if rows[0].source == "audit":
         value, low, high = _mean(estimates, metric_words(rows[0].metric).span, same_records)
     else:
-        value, low, high = _envelope(estimates)
-    chances = [row.chance for row in rows if row.chance is not None]
+        value, low, high = envelope(estimates)
     counts = [row.n for row in rows if row.n is not None]
     # One seed without an interval leaves the whole without: its row says why.
     bare = [row for row in valued if row.low is None and row.high is None]
@@ -90,7 +89,7 @@ def _measure(rows: Sequence[Finding]) -> Measure:
         value=value,
         low=low,
         high=high,
-        chance=sum(chances) / len(chances) if chances else None,
+        chance=_mean_chance(rows),
         n=(max if same_records else sum)(counts) if counts else None,
         values=tuple(row.value for row in valued if row.value is not None),
     )
@@ -101,14 +100,14 @@ def _mean(estimates: Sequence[Ranged], bounds: tuple[float, float] | None, same_
     complete = [(v, lo, hi) for v, lo, hi in estimates if v is not None and lo is not None and hi is not None]
     if len(estimates) < 2 or len(complete) < len(estimates):
         # A bound from one side has no distance to take a variance from: the weakest of the bounds holds.
-        return _envelope(estimates)
+        return envelope(estimates)
     values, lows, highs = zip(*complete)
     low, high = over_seeds(values, lows, highs, same_records=same_records)
     least, most = bounds or (-math.inf, math.inf)
     return sum(values) / len(values), max(low, least), min(high, most)
 
 
-def _envelope(estimates: Sequence[Ranged]) -> Ranged:
+def envelope(estimates: Sequence[Ranged]) -> Ranged:
     """The mean, from the lowest to the highest end; an end that one estimate lacks is lacking."""
     values = [value for value, _, _ in estimates if value is not None]
     lows = [low for _, low, _ in estimates if low is not None]
@@ -127,16 +126,20 @@ def _mean_point(points: Sequence[Robustness]) -> Robustness:
     value, low, high = _mean([(p.value, p.low, p.high) for p in points], (0.0, 1.0), same_records)
     differences = [(p.difference, p.difference_low, p.difference_high) for p in points]
     difference, difference_low, difference_high = _mean(differences, (-1.0, 1.0), same_records)
-    chances = [p.chance for p in points if p.chance is not None]
     return points[0].model_copy(
         update={
             "value": value,
             "low": low,
             "high": high,
-            "chance": sum(chances) / len(chances) if chances else None,
+            "chance": _mean_chance(points),
             "n": sum(p.n or 0 for p in points) or None,
             "difference": difference,
             "difference_low": difference_low,
             "difference_high": difference_high,
         }
     )
+
+
+def _mean_chance(measured: Sequence[Finding | Robustness]) -> float | None:
+    chances = [one.chance for one in measured if one.chance is not None]
+    return sum(chances) / len(chances) if chances else None

@@ -61,19 +61,13 @@ class Drawing:
     png: bytes
 
 
-class Drawings:
-    """Writes each figure's files and hands its SVG to the page."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def keep(self, drawing: Drawing | None) -> Markup | None:
-        """Write the SVG and PNG files; the inline SVG, which is ours and needs no escaping."""
-        if drawing is None:
-            return None
-        write_bytes(self.folder / f"{drawing.name}.svg", drawing.svg)
-        write_bytes(self.folder / f"{drawing.name}.png", drawing.png)
-        return Markup(drawing.inline)
+def keep(drawing: Drawing | None, folder: Path) -> Markup | None:
+    """Write the SVG and PNG files; the inline SVG, which is ours and needs no escaping."""
+    if drawing is None:
+        return None
+    write_bytes(folder / f"{drawing.name}.svg", drawing.svg)
+    write_bytes(folder / f"{drawing.name}.png", drawing.png)
+    return Markup(drawing.inline)
 
 
 def drawn(

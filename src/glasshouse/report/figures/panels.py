@@ -8,24 +8,16 @@ from markupsafe import Markup
 from glasshouse.exhibits import Roc, TrainingPoint
 from glasshouse.report.figures.charts import chart_figure, undrawn
 from glasshouse.report.figures.charts import wide as wide_chart
-from glasshouse.report.figures.drawing import Drawings
+from glasshouse.report.figures.drawing import Drawing, keep
 from glasshouse.report.figures.privacy import drawn_tradeoffs, privacy_figure
 from glasshouse.report.figures.risk import clients_figure, rounds_figure
 from glasshouse.report.figures.risk import wide as wide_risk
 from glasshouse.report.figures.robustness import attacks_figure, by_strength, defences_figure
-from glasshouse.report.figures.roc import (
-    RocPanel,
-    decides,
-    indifferent,
-    of_batches,
-    roc_figure,
-    roc_panels,
-)
+from glasshouse.report.figures.roc import RocPanel, decides, indifferent, of_batches, roc_figure, roc_panels
 from glasshouse.report.figures.training import training_figure
 from glasshouse.report.run import Run
-from glasshouse.report.words.adversaries import adversary_words
 from glasshouse.report.words.exposure import exposure_sentence
-from glasshouse.report.words.names import defence_words, short_names
+from glasshouse.report.words.names import adversary_words, defence_words, short_names
 from glasshouse.report.words.tradeoffs import tradeoff_title, worth_sentence
 from glasshouse.spelling import listed, number
 from glasshouse.verdicts.exposure import Exposure, exposures
@@ -45,7 +37,7 @@ class Panel:
     wide: bool = False
 
 
-def tradeoff_panels(trades: Sequence[Tradeoff], drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
+def tradeoff_panels(run: Run, trades: Sequence[Tradeoff], colours: dict[str, str]) -> list[Panel]:
     """What each defence buys and costs, a panel for each attack, or for the strongest of many."""
     panels = []
     for trade, left_out in drawn_tradeoffs(trades):
@@ -58,12 +50,12 @@ def tradeoff_panels(trades: Sequence[Tradeoff], drawings: Drawings, colours: dic
                 f"The strongest of {len(left_out) + 1} attacks; the table below holds the others too, "
                 "and a defence that stops this one need not stop them."
             )
-        svg = drawings.keep(privacy_figure(trade, colours))
-        panels.append(Panel(tradeoff_title(trade), svg, " ".join(filter(None, caption))))
+        said = " ".join(filter(None, caption))
+        panels.append(_panel(run, tradeoff_title(trade), privacy_figure(trade, colours), said))
     return panels
 
 
-def roc_section(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
+def roc_section(run: Run, colours: dict[str, str]) -> list[Panel]:
     """The ROC curves: of an audit those that `roc_panels` chooses, of a study cell by cell."""
     if _studied(run):
         groups: dict[str, list[Roc]] = {}
@@ -73,14 +65,10 @@ def roc_section(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[P
         chosen = [RocPanel(title, "defence", tuple(curves)) for title, curves in groups.items()][:PANELS]
     else:
         chosen = roc_panels(run.curves.roc)
-    panels = []
-    for panel in chosen:
-        svg = drawings.keep(roc_figure(panel, colours))
-        panels.append(Panel(panel.title, svg, _roc_note(panel)))
-    return panels
+    return [_panel(run, panel.title, roc_figure(panel, colours), _roc_note(panel)) for panel in chosen]
 
 
-def training_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
+def training_panels(run: Run, colours: dict[str, str]) -> list[Panel]:
     """Accuracy by round: of the global model, and of the clients' own where it was measured.
 
     A study with charts has its own of these.
@@ -92,26 +80,26 @@ def training_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> li
         groups.setdefault(_panel_title(run, point.strategy, point.cell), []).append(point)
     panels = []
     for title, points in list(groups.items())[:PANELS]:
-        svg = drawings.keep(training_figure(title, points, "global", colours))
-        panels.append(Panel(f"{title}: the global model", svg))
+        figure = training_figure(title, points, "global", colours)
+        panels.append(_panel(run, f"{title}: the global model", figure))
         if any(point.acc_local is not None for point in points):
-            svg = drawings.keep(training_figure(title, points, "local", colours))
-            panels.append(Panel(f"{title}: the clients' own models, on average", svg))
+            figure = training_figure(title, points, "local", colours)
+            panels.append(_panel(run, f"{title}: the clients' own models, on average", figure))
     return panels
 
 
-def risk_panels(run: Run, drawings: Drawings) -> list[Panel]:
+def risk_panels(run: Run) -> list[Panel]:
     """Who is at risk, and when: clients first, then rounds, for each adversary."""
     panels = []
     for exposure in exposures(run.curves.risk, "client") + exposures(run.curves.risk, "round"):
         draw = clients_figure if exposure.kind == "client" else rounds_figure
         title = f"{adversary_words(exposure.adversary or 'adversary').label}, by {exposure.kind}"
         caption = f"{exposure_sentence(exposure)} {_other_attacks(exposure)}".strip()
-        panels.append(Panel(title, drawings.keep(draw(exposure)), caption, wide_risk(exposure)))
+        panels.append(_panel(run, title, draw(exposure), caption, wide_risk(exposure)))
     return panels
 
 
-def robustness_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> list[Panel]:
+def robustness_panels(run: Run, colours: dict[str, str]) -> list[Panel]:
     """Accuracy against eps: federated and central, then the strongest attack under each defence.
 
     What is measured in one norm has no place in the figure of another.
@@ -123,27 +111,30 @@ def robustness_panels(run: Run, drawings: Drawings, colours: dict[str, str]) -> 
         bare = [point for point in points if point.defence == "none"]
         within = f", {norm}" if len(norms) > 1 else ""
         if bare:
-            svg = drawings.keep(attacks_figure(bare))
             caption = "No defence is in force. Bands are the 95% intervals of the strongest attack."
-            panels.append(Panel(f"Accuracy against eps{within}", svg, caption))
+            panels.append(_panel(run, f"Accuracy against eps{within}", attacks_figure(bare), caption))
         strongest = next(iter(by_strength(points)))
         defended = [p for p in points if p.attack == strongest and p.strategy != CENTRAL]
         if len({point.defence for point in defended}) > 1:
-            svg = drawings.keep(defences_figure(defended, colours))
+            figure = defences_figure(defended, colours)
             named = short_names(list(dict.fromkeys(p.attack for p in points)))[strongest]
             caption = f"Attack: {named}. The band is the 95% interval of the undefended federation."
-            panels.append(Panel(f"Under each defence{within}", svg, caption))
+            panels.append(_panel(run, f"Under each defence{within}", figure, caption))
     return panels
 
 
-def chart_panels(run: Run, drawings: Drawings) -> list[Panel]:
+def chart_panels(run: Run) -> list[Panel]:
     """A study's own charts."""
     panels = []
     for chart in run.study.charts if run.study else ():
         missing = "Zero has no place on a logarithmic axis and is left out." if undrawn(chart) else ""
         caption = f"{chart.note} {missing}".strip()
-        panels.append(Panel(chart.title, drawings.keep(chart_figure(chart)), caption, wide_chart(chart)))
+        panels.append(_panel(run, chart.title, chart_figure(chart), caption, wide_chart(chart)))
     return panels
+
+
+def _panel(run: Run, title: str, drawing: Drawing | None, caption: str = "", wide: bool = False) -> Panel:
+    return Panel(title, keep(drawing, run.folder / "figures"), caption, wide)
 
 
 def _roc_note(panel: RocPanel) -> str:

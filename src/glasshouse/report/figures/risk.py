@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from glasshouse.report.figures.drawing import ACCENT, DASHED, INK, SERIES, SIZE, Drawing, drawn
-from glasshouse.report.words.adversaries import adversary_words
+from glasshouse.report.words.names import adversary_words
 from glasshouse.spelling import slug
 from glasshouse.verdicts.exposure import Exposure, at_risk
 

@@ -10,8 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from glasshouse.exhibits import Roc
 from glasshouse.report.figures.drawing import DASHED, INK, PALETTE, TALL, Drawing, drawn, legend_below
-from glasshouse.report.words.adversaries import adversary_words
-from glasshouse.report.words.names import defence_words
+from glasshouse.report.words.names import adversary_words, defence_words
 from glasshouse.spelling import slug
 from glasshouse.verdicts.measure import by_access
 

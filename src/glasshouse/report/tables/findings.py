@@ -2,17 +2,8 @@
 
 from collections.abc import Sequence
 
-from glasshouse.report.tables.table import (
-    Cell,
-    Column,
-    Table,
-    defence_cell,
-    interval_cell,
-    measure_cell,
-    metric_cell,
-    number_cell,
-    text_cell,
-)
+from glasshouse.report.tables import table
+from glasshouse.report.tables.table import Cell, Column, Table, columns, measure_cell, metric_cell, text_cell
 from glasshouse.report.words.measures import short_verdict, verdict
 from glasshouse.report.words.names import defence_words
 from glasshouse.verdicts.measure import Measure, leaks
@@ -24,14 +15,13 @@ def findings_table(measures: Sequence[Measure]) -> Table:
     """Every finding with its verdict."""
     keys = ("source", "strategy", "data", "model", "seed")
     extra = [key for key in keys if len({_setting(m, key) for m in measures}) > 1]
-    columns = (
-        *(Column(label, (label,)) for label in ("adversary", "attack", "defence", *extra, "metric")),
-        Column("value", ("value",), numeric=True),
+    heads = [
+        *columns("adversary", "attack", "defence", *extra, "metric"),
+        *columns("value", numeric=True),
         Column("95% interval", ("low", "high"), numeric=True),
-        Column("chance", ("chance",), numeric=True),
-        Column("n", ("n",), numeric=True),
-        Column("verdict", ("verdict",)),
-    )
+        *columns("chance", "n", numeric=True),
+        *columns("verdict"),
+    ]
     body = []
     for m in measures:
         unit = metric_words(m.row.metric).unit
@@ -42,27 +32,26 @@ def findings_table(measures: Sequence[Measure]) -> Table:
             (
                 text_cell(m.row.adversary),
                 text_cell(m.row.attack),
-                defence_cell(m.row.defence),
+                table.defence_cell(m.row.defence),
                 *(text_cell(_setting(m, key)) for key in extra),
                 metric_cell(m.row.metric),
-                number_cell(m.value, unit),
-                interval_cell(m.low, m.high, unit),
-                number_cell(m.chance, unit),
+                table.number_cell(m.value, unit),
+                table.interval_cell(m.low, m.high, unit),
+                table.number_cell(m.chance, unit),
                 text_cell(m.n),
                 Cell(short, short, (full,), m.judged if leaks(m) else ""),
             )
         )
-    return Table("findings", f"All {len(measures)} findings", columns, tuple(body), filterable=True)
+    return Table("findings", f"All {len(measures)} findings", tuple(heads), tuple(body), filterable=True)
 
 
 def remains_table(tradeoffs: Sequence[Tradeoff]) -> Table:
     """What each defence leaves of the accuracy and of every attack, a column for each defence."""
     named = dict.fromkeys(point.defence for tradeoff in tradeoffs for point in tradeoff.points)
     defences = sorted(named, key=lambda name: name != "none")
-    columns = [Column(label, (label,)) for label in ("adversary", "attack", "metric")]
-    columns += [
-        Column(defence_words(name), (name, f"{name} low", f"{name} high"), numeric=True) for name in defences
-    ]
+    ends = [(name, f"{name} low", f"{name} high") for name in defences]
+    heads = columns("adversary", "attack", "metric")
+    heads += [Column(defence_words(name), csv, numeric=True) for name, csv in zip(defences, ends)]
     accuracy = {p.defence: p.accuracy for t in reversed(tradeoffs) for p in t.points if p.accuracy}
     utility = (text_cell(None), text_cell(None), metric_cell("test-accuracy"))
     rows: list[tuple[Cell, ...]] = [(*utility, *(measure_cell(accuracy.get(name)) for name in defences))]
@@ -77,7 +66,7 @@ def remains_table(tradeoffs: Sequence[Tradeoff]) -> Table:
             )
         )
     caption = "What is left of each attack under each defence; coloured where it still beats chance"
-    return Table("defences-table", caption, tuple(columns), tuple(rows))
+    return Table("defences-table", caption, tuple(heads), tuple(rows))
 
 
 def assumptions_table(measures: Sequence[Measure]) -> Table | None:
@@ -93,8 +82,8 @@ def assumptions_table(measures: Sequence[Measure]) -> Table | None:
     for (adversary, attack), known in knowledge.items():
         text = "; ".join(known)
         rows.append((text_cell(adversary), text_cell(attack), Cell(text or "nothing", text, (text,))))
-    columns = tuple(Column(label, (label,)) for label in ("adversary", "attack", "given beyond its access"))
-    return Table("assumptions", "What each attack was given beyond its access", columns, tuple(rows))
+    heads = columns("adversary", "attack", "given beyond its access")
+    return Table("assumptions", "What each attack was given beyond its access", tuple(heads), tuple(rows))
 
 
 def _setting(measure: Measure, key: str) -> str | int | None:

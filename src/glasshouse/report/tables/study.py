@@ -4,16 +4,8 @@ from collections.abc import Sequence
 
 from glasshouse.exhibits import StudyTable
 from glasshouse.report.run import StudyPage
-from glasshouse.report.tables.table import (
-    Cell,
-    Column,
-    Table,
-    defence_cell,
-    interval_cell,
-    metric_cell,
-    number_cell,
-    text_cell,
-)
+from glasshouse.report.tables import table
+from glasshouse.report.tables.table import Cell, Column, Table, columns, number_cell, text_cell
 from glasshouse.spelling import interval, slug
 from glasshouse.verdicts.claims import OUTSIDE, WITHIN, printed_verdict
 from glasshouse.verdicts.measure import Measure
@@ -26,11 +18,9 @@ def study_tables(study: StudyPage | None, measures: Sequence[Measure]) -> list[T
     """The tables of a study's run; none for an audit."""
     tables = []
     if study and study.verdicts:
-        rows = tuple(
-            (text_cell(one.claim), text_cell(one.verdict), text_cell(one.reason)) for one in study.verdicts
-        )
-        columns = tuple(Column(label, (label,)) for label in ("claim", "verdict", "reason"))
-        tables.append(Table("claims", "What the paper claims, and what was found", columns, rows))
+        rows = [tuple(map(text_cell, (v.claim, v.verdict, v.reason))) for v in study.verdicts]
+        heads = tuple(columns("claim", "verdict", "reason"))
+        tables.append(Table("claims", "What the paper claims, and what was found", heads, tuple(rows)))
     tables += [_laid_out(layout) for layout in (study.tables if study else ())]
     sources = dict.fromkeys(m.row.source for m in measures)
     return tables + [
@@ -53,18 +43,14 @@ def study_sentence(measures: Sequence[Measure]) -> str:
 def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
     # A cell names its data and model; what it may leave open is shown where it varies.
     extra = [key for key in ("attack", "strategy") if len({getattr(m.row, key) for m in measures}) > 1]
-    columns = (
-        Column("cell", ("cell",)),
-        *(Column(key, (key,)) for key in extra),
-        Column("defence", ("defence",)),
-        Column("metric", ("metric",)),
-        Column("printed", ("printed",), numeric=True),
-        Column("measured", ("measured",), numeric=True),
+    heads = [
+        *columns("cell", *extra, "defence", "metric"),
+        *columns("printed", "measured", numeric=True),
         Column("95% interval", ("low", "high"), numeric=True),
         Column("over seeds", ("min", "max"), numeric=True),
-        Column("seeds", ("seeds",), numeric=True),
-        Column("verdict", ("verdict",)),
-    )
+        *columns("seeds", numeric=True),
+        *columns("verdict"),
+    ]
     rows = []
     for m in measures:
         unit, verdict = metric_words(m.row.metric).unit, printed_verdict(m)
@@ -72,35 +58,33 @@ def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
             (
                 text_cell(m.row.cell),
                 *(text_cell(getattr(m.row, key)) for key in extra),
-                defence_cell(m.row.defence),
-                metric_cell(m.row.metric),
+                table.defence_cell(m.row.defence),
+                table.metric_cell(m.row.metric),
                 number_cell(m.row.printed, unit),
                 number_cell(m.value, unit),
-                interval_cell(m.low, m.high),
+                table.interval_cell(m.low, m.high),
                 _spread_cell(m),
                 text_cell(len(m.values)),
                 Cell(verdict, verdict, (verdict,), "leak" if verdict == OUTSIDE else ""),
             )
         )
-    caption = f"{source}: printed and measured"
     folded = len(rows) > LONG
-    if folded:
-        caption = f"{caption}, all {len(rows)} numbers"
-    return Table(slug("printed", source), caption, columns, tuple(rows), filterable=True, folded=folded)
+    caption = f"{source}: printed and measured{f', all {len(rows)} numbers' if folded else ''}"
+    name = slug("printed", source)
+    return Table(name, caption, tuple(heads), tuple(rows), filterable=True, folded=folded)
 
 
 def _laid_out(layout: StudyTable) -> Table:
     numeric = [all(not isinstance(row[i], str) for row in layout.rows) for i in range(len(layout.columns))]
-    columns = tuple(Column(label, (label,), is_number) for label, is_number in zip(layout.columns, numeric))
-    rows = tuple(tuple(_value_cell(value) for value in row) for row in layout.rows)
-    return Table(slug("table", layout.name), layout.title, columns, rows, note=layout.note)
-
-
-def _value_cell(value: str | float | None) -> Cell:
-    return number_cell(value) if isinstance(value, float) else text_cell(value)
+    heads = tuple(Column(label, (label,), is_number) for label, is_number in zip(layout.columns, numeric))
+    rows = tuple(
+        tuple(number_cell(value) if isinstance(value, float) else text_cell(value) for value in row)
+        for row in layout.rows
+    )
+    return Table(slug("table", layout.name), layout.title, heads, rows, note=layout.note)
 
 
 def _spread_cell(measure: Measure) -> Cell:
     if len(measure.values) < 2:
         return Cell(interval(None, None), "", ("", ""))
-    return interval_cell(min(measure.values), max(measure.values))
+    return table.interval_cell(min(measure.values), max(measure.values))

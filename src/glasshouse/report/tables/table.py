@@ -17,6 +17,11 @@ class Column:
     numeric: bool = False
 
 
+def columns(*labels: str, numeric: bool = False) -> list[Column]:
+    """A column under each label, named so in the CSV too."""
+    return [Column(label, (label,), numeric) for label in labels]
+
+
 @dataclass(frozen=True)
 class Cell:
     """What is shown, the key it sorts by, and its CSV values (one for each of the column's names)."""

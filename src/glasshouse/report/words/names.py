@@ -1,8 +1,72 @@
-"""Short names of defences and attacks."""
+"""Adversaries, defences and attacks in plain words."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from glasshouse.defences import split_defences
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Who an adversary is (`subject` opens sentences about it) and what it can touch."""
+
+    label: str
+    subject: str
+    who: str
+    touches: str
+
+
+ADVERSARIES = {
+    "outsider": Adversary(
+        "Outsider",
+        "An outsider who can only ask the model for predictions",
+        "Anyone who can use the finished model: a customer, a competitor, a curious stranger.",
+        "Asks the final model for predictions.",
+    ),
+    "owner": Adversary(
+        "Owner of the model",
+        "The owner of the model, who can read its weights,",
+        "Whoever holds a copy of the finished model: every client, and anyone it is shipped to.",
+        "Reads the final weights and computes gradients through them.",
+    ),
+    "client": Adversary(
+        "Client",
+        "A client that looks at what the server sends it beside the model",
+        "Any participant, honest in what it does, but looking at what it receives.",
+        "Reads, round by round, the model and whatever else the server sends to all.",
+    ),
+    "curious server": Adversary(
+        "Curious server",
+        "A curious server that follows the protocol but reads what every client sends",
+        "The party that runs the federation, honest in what it does, but looking.",
+        "Reads, round by round, the model it sent, the update of each client, unless only their sum arrives, "
+        "and what the strategy has clients report beside it.",
+    ),
+    "blind server": Adversary(
+        "Blind server",
+        "A server that sees only the sum of the updates",
+        "The same server behind secure aggregation: no single update reaches it.",
+        "Reads, round by round, the model it sent and the sum of the updates.",
+    ),
+    "blind crafting server": Adversary(
+        "Blind crafting server",
+        "A server that sends a model it has tampered with, and sees only the sum of what comes back,",
+        "A server that does not keep to the protocol, behind secure aggregation that does its part.",
+        "Chooses the parameters it sends, and reads the sum of the updates.",
+    ),
+    "crafting server": Adversary(
+        "Crafting server",
+        "A server that sends a model it has tampered with",
+        "A server that does not keep to the protocol, and that clients trust.",
+        "Chooses the parameters it sends, and reads what comes back.",
+    ),
+}
+
+
+def adversary_words(name: str) -> Adversary:
+    """The entry of an adversary, or one made from its name."""
+    known = ADVERSARIES.get(name)
+    return known or Adversary(name.capitalize(), f"The adversary called {name}", "", "")
 
 
 def defence_words(spec: str | None) -> str:

@@ -1,7 +1,6 @@
 """What a defence buys and what it costs, in words."""
 
-from glasshouse.report.words.adversaries import adversary_words
-from glasshouse.report.words.names import defence_words
+from glasshouse.report.words.names import adversary_words, defence_words
 from glasshouse.spelling import number
 from glasshouse.verdicts.metrics import metric_words
 from glasshouse.verdicts.tradeoff import Tradeoff, Worth, worth

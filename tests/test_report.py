@@ -17,9 +17,9 @@ from glasshouse.errors import BadInput
 from glasshouse.findings import from_row
 from glasshouse.report import compare_reports, write_report
 from glasshouse.report.figures.placement import Rectangle, place
+from glasshouse.report.words.leaks import worth_sentence
 from glasshouse.report.words.measures import verdict
 from glasshouse.report.words.names import defence_words
-from glasshouse.report.words.tradeoffs import worth_sentence
 from glasshouse.spelling import of_hundred
 from glasshouse.verdicts.pooling import pooled
 from glasshouse.verdicts.tradeoff import tradeoffs

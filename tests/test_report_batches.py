@@ -13,8 +13,8 @@ from glasshouse.exhibits import Roc
 from glasshouse.findings import from_row
 from glasshouse.report import write_report
 from glasshouse.report.figures.roc import RocPanel, decides, indifferent, roc_figure, roc_panels
+from glasshouse.report.words.leaks import worth_sentence
 from glasshouse.report.words.measures import sentence
-from glasshouse.report.words.tradeoffs import worth_sentence
 from glasshouse.verdicts.answers import answers_by_adversary
 from glasshouse.verdicts.metrics import families
 from glasshouse.verdicts.pooling import pooled

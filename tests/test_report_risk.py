@@ -12,7 +12,7 @@ from report_runs import Balanced, a_row, a_run, risk_rows, text_of
 from glasshouse.errors import BadInput
 from glasshouse.exhibits import Risk
 from glasshouse.report import write_report
-from glasshouse.report.words.exposure import exposure_sentence
+from glasshouse.report.words.leaks import exposure_sentence
 from glasshouse.verdicts.exposure import Exposure, exposures
 
 

@@ -4,7 +4,7 @@ A value belongs to a row (a data set and a network) and a seed. Values are avera
 intervals are over rows where there are at least three of them, else over seeds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,31 +37,28 @@ def judge(
 
     `what` says what a value is, `where` which comparisons count.
     """
-    estimate = _over_units(values)
-    if estimate is None or estimate.low is None or estimate.high is None:
-        return _open(claim, values, where)
-    if -negligible < estimate.low and estimate.high < negligible:
-        verdict = "refuted: no difference"
-    elif estimate.low > 0:
-        verdict = "holds"
-    elif estimate.high < 0:
-        verdict = "refuted: it is the other way round"
-    else:
-        verdict = "not shown"
-    return Verdict(claim, verdict, _reason(what, estimate, values))
+
+    def decide(low: float, high: float) -> str:
+        if -negligible < low and high < negligible:
+            return "refuted: no difference"
+        if low > 0:
+            return "holds"
+        return "refuted: it is the other way round" if high < 0 else "not shown"
+
+    return _judged(claim, values, what, where, decide)
 
 
 def judge_flat(
     claim: str, slopes: Mapping[Unit, float], what: str, *, margin: float, where: str = ""
 ) -> Verdict:
     """Whether slopes are nothing: their interval lies within `margin` of zero, or else wholly beyond it."""
-    estimate = _over_units(slopes)
-    if estimate is None or estimate.low is None or estimate.high is None:
-        return _open(claim, slopes, where)
-    within = estimate.low > -margin and estimate.high < margin
-    beyond = estimate.low > margin or estimate.high < -margin
-    verdict = "holds" if within else "refuted" if beyond else "not shown"
-    return Verdict(claim, verdict, _reason(what, estimate, slopes))
+
+    def decide(low: float, high: float) -> str:
+        if low > -margin and high < margin:
+            return "holds"
+        return "refuted" if low > margin or high < -margin else "not shown"
+
+    return _judged(claim, slopes, what, where, decide)
 
 
 def printed_verdict(measure: Measure) -> str:
@@ -89,16 +86,18 @@ def _over_units(values: Mapping[Unit, float]) -> Estimate | None:
     return mean(gathered) if len(gathered) >= 2 else None
 
 
-def _open(claim: str, values: Mapping[Unit, float], where: str) -> Verdict:
-    among = f" ({where})" if where else ""
-    return Verdict(claim, "open", f"{len(values)} comparisons could be made{among}; it takes at least 2")
-
-
-def _reason(what: str, estimate: Estimate, values: Mapping[Unit, float]) -> str:
+def _judged(
+    claim: str, values: Mapping[Unit, float], what: str, where: str, decide: Callable[[float, float], str]
+) -> Verdict:
+    estimate = _over_units(values)
+    if estimate is None or estimate.low is None or estimate.high is None:
+        among = f" ({where})" if where else ""
+        return Verdict(claim, "open", f"{len(values)} comparisons could be made{among}; it takes at least 2")
     rows = sorted({(data, model) for data, model, _ in values})
     named = " and ".join(f"{data} with {model}" for data, model in rows)
     unit = "data sets and networks" if len(rows) >= 3 else f"seeds on {named}"
-    return (
+    reason = (
         f"{what}: {estimate.value:+.4f}, 95% interval {estimate.low:+.4f} to {estimate.high:+.4f}, "
         f"n = {estimate.n} {unit} ({len(values)} comparisons)"
     )
+    return Verdict(claim, decide(estimate.low, estimate.high), reason)

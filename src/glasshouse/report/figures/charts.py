@@ -1,15 +1,14 @@
 """Draws a study's own charts: lines or bars, the paper's numbers hollow, those measured here filled."""
 
-import math
 import re
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from glasshouse.exhibits import Chart, Series
-from glasshouse.report.figures.drawing import DASHED, INK, PALETTE, TALL, WIDE, Drawing, drawn, legend_below
+from glasshouse.report.figures import drawing
+from glasshouse.report.figures.drawing import DASHED, INK, PALETTE, TALL, Drawing, chance_line, drawn, gapped
 from glasshouse.spelling import slug
 
 MARKS = 16  # values that fit a chart of the usual width
@@ -20,8 +19,7 @@ _MARKERS = "os^Dv<>P"
 def chart_figure(chart: Chart) -> Drawing:
     """A chart with its intervals; a paper's series has the colour of the measured one of its name."""
 
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
+    def draw(axes: Axes) -> None:
         if chart.log_y:
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -35,15 +33,12 @@ def chart_figure(chart: Chart) -> Drawing:
             else:
                 _draw_line(axes, chart, series, place, look[series.name])
         if chart.chance is not None:
-            axes.axhline(
-                chart.chance, color=INK, linewidth=0.9, linestyle=DASHED, label="blind guess", zorder=1
-            )
+            chance_line(axes, chart.chance, label="blind guess", zorder=1)
         _name_categories(axes, chart)
-        axes.set_xlabel(chart.x)
-        axes.set_ylabel(chart.y)
-        legend_below(figure, axes, columns=4 if wide(chart) else 2)
+        axes.set(xlabel=chart.x, ylabel=chart.y)
+        drawing.legend_below(axes, columns=4 if wide(chart) else 2)
 
-    return drawn(slug("chart", chart.name), chart.title, draw, WIDE if wide(chart) else TALL)
+    return drawn(slug("chart", chart.name), chart.title, draw, drawing.WIDE if wide(chart) else TALL)
 
 
 def wide(chart: Chart) -> bool:
@@ -61,7 +56,7 @@ def _draw_line(axes: Axes, chart: Chart, series: Series, place: int, look: tuple
     beside = series.printed or bool(series.like)
     # Each series stands a little to the side, so that intervals do not hide one another.
     shift = (place - (len(chart.series) - 1) / 2) * min(0.05, 0.28 / len(chart.series))
-    heights = [v if v is not None and _drawable(chart, v) else math.nan for v in series.values]
+    heights = _heights(chart, series)
     axes.plot(
         [i + shift for i in range(len(heights))],
         heights,
@@ -79,11 +74,10 @@ def _draw_line(axes: Axes, chart: Chart, series: Series, place: int, look: tuple
 
 def _draw_curve(axes: Axes, chart: Chart, series: Series, colour: str) -> None:
     places = range(len(series.values))
-    heights = [v if v is not None and _drawable(chart, v) else math.nan for v in series.values]
-    axes.plot(places, heights, color=colour, linewidth=1.8, label=_label(series), zorder=3)
+    axes.plot(places, _heights(chart, series), color=colour, linewidth=1.8, label=_label(series), zorder=3)
     if series.low and series.high:
-        low, high = ([math.nan if v is None else v for v in side] for side in (series.low, series.high))
-        axes.fill_between(places, low, high, color=colour, alpha=0.13, linewidth=0, zorder=2)
+        ends = (gapped(series.low), gapped(series.high))
+        axes.fill_between(places, *ends, color=colour, alpha=0.13, linewidth=0, zorder=2)
 
 
 def _draw_bars(axes: Axes, chart: Chart, series: Series, place: int, look: tuple[str, str]) -> None:
@@ -126,6 +120,10 @@ def _name_categories(axes: Axes, chart: Chart) -> None:
     drawn_values = [v for s in chart.series for v in s.values if v is not None and v > 0]
     if chart.log_y and drawn_values:
         axes.set_ylim(bottom=min([*drawn_values, chart.chance or drawn_values[0]]) / 2)
+
+
+def _heights(chart: Chart, series: Series) -> list[float]:
+    return gapped(v if v is not None and _drawable(chart, v) else None for v in series.values)
 
 
 def _drawable(chart: Chart, value: float) -> bool:

@@ -1,8 +1,9 @@
 """How every figure of a report looks, and how it becomes SVG for the page, SVG to keep and PNG."""
 
 import io
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,9 +74,9 @@ def keep(drawing: Drawing | None, folder: Path) -> Markup | None:
 def drawn(
     name: str,
     title: str,
-    draw: Callable[[Figure], None],
+    draw: Callable[[Axes], None],
     size: tuple[float, float] = SIZE,
-    finish: Callable[[Figure], None] | None = None,
+    finish: Callable[[Axes], None] | None = None,
 ) -> Drawing:
     """Draw a figure of `size` inches; `name` is its file's name and keeps its ids apart on the page.
 
@@ -84,13 +85,14 @@ def drawn(
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
         figure = Figure(figsize=size, dpi=72)
         FigureCanvasAgg(figure)
-        draw(figure)
+        axes = figure.add_subplot()
+        draw(axes)
         # Laid out once, and printed by the canvas: `savefig` would draw each file twice.
         if layout := figure.get_layout_engine():
             layout.execute(figure)
         figure.set_layout_engine("none")
         if finish:
-            finish(figure)
+            finish(axes)
         svg, png = io.StringIO(), io.BytesIO()
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
         canvas: Any = FigureCanvasSVG(figure)
@@ -102,13 +104,25 @@ def drawn(
     return Drawing(name, title, _for_page(text, name, title), text.encode(), png.getvalue())
 
 
-def legend_below(figure: Figure, axes: Axes, columns: int = 2) -> None:
+def legend_below(axes: Axes, columns: int = 2) -> None:
     """Name the lines under the axes, where they cover nothing, in as many columns as long names leave."""
     handles, labels = axes.get_legend_handles_labels()
     longest = max(map(len, labels), default=0) * 5.4 + 36  # points for a name and its line
+    figure = axes.get_figure(root=True)
+    assert figure is not None
     columns = max(1, min(columns, int(figure.get_figwidth() * 72 // longest)))
     look: Any = {"handlelength": 1.6, "columnspacing": 1.4}
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
+
+
+def chance_line(axes: Axes, height: float, **look: Any) -> None:
+    """The score of a blind guess, dashed."""
+    axes.axhline(height, color=INK, linewidth=0.9, linestyle=DASHED, **look)
+
+
+def gapped(values: Iterable[float | None]) -> list[float]:
+    """The values to draw, with a gap where there is none."""
+    return [math.nan if value is None else value for value in values]
 
 
 def defence_colours(defences: Sequence[str]) -> dict[str, str]:
@@ -124,9 +138,7 @@ def _for_page(svg: str, name: str, title: str) -> str:
     svg = svg.replace(INK, "currentColor").replace(ACCENT, "var(--accent)")
     for index, colour in enumerate(SERIES, 1):
         svg = svg.replace(colour, f"var(--series-{index})")
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
-    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{name}-", svg)
     svg = re.sub(r"(font: [^;\"]*?px )[^;\"]*", r"\1system-ui, sans-serif", svg)
     # Without a fixed width the figure takes the width of its box.
     opening = re.sub(r'\s(width|height)="[^"]*"', "", svg[: svg.index(">") + 1])

@@ -16,9 +16,8 @@ from glasshouse.report.figures.robustness import attacks_figure, by_strength, de
 from glasshouse.report.figures.roc import RocPanel, decides, indifferent, of_batches, roc_figure, roc_panels
 from glasshouse.report.figures.training import training_figure
 from glasshouse.report.run import Run
-from glasshouse.report.words.exposure import exposure_sentence
+from glasshouse.report.words.leaks import exposure_sentence, tradeoff_title, worth_sentence
 from glasshouse.report.words.names import adversary_words, defence_words, short_names
-from glasshouse.report.words.tradeoffs import tradeoff_title, worth_sentence
 from glasshouse.spelling import listed, number
 from glasshouse.verdicts.exposure import Exposure, exposures
 from glasshouse.verdicts.metrics import CENTRAL

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 _ANGLES = [math.radians(degrees) for degrees in range(0, 360, 15)]
 _DISTANCES = (9.0, 15.0, 24.0, 36.0, 52.0, 72.0, 96.0)
@@ -23,16 +24,6 @@ class Rectangle:
         up = min(self.y + self.height, other.y + other.height) - max(self.y, other.y)
         return max(0.0, across) * max(0.0, up)
 
-    @property
-    def thin(self) -> bool:
-        """Whether it is a line rather than a mark."""
-        return min(self.width, self.height) < 3
-
-    @property
-    def area(self) -> float:
-        """Width times height."""
-        return self.width * self.height
-
 
 def place(
     anchors: Sequence[tuple[float, float]],
@@ -46,10 +37,15 @@ def place(
     """
     placed: list[Rectangle] = []
     for anchor, size in zip(anchors, sizes):
-        candidates = [_candidate(anchor, size, angle, reach) for reach in _DISTANCES for angle in _ANGLES]
         earlier = list(zip(placed, anchors))
-        best, least = candidates[0], math.inf
-        for box in candidates:
+        best, least = frame, math.inf
+        for reach, angle in product(_DISTANCES, _ANGLES):
+            # The edge facing the anchor lies at the given reach, whatever the text's length.
+            x, y = (
+                start + reach * turn + length / 2 * (turn - 1)
+                for start, length, turn in zip(anchor, size, (math.cos(angle), math.sin(angle)))
+            )
+            box = Rectangle(x, y, *size)
             if (cost := _cost(box, anchor, earlier, taken, frame, least)) < least:
                 best, least = box, cost
         placed.append(best)
@@ -61,15 +57,6 @@ def nearest(box: Rectangle, anchor: tuple[float, float]) -> tuple[float, float]:
     x = min(max(anchor[0], box.x), box.x + box.width)
     y = min(max(anchor[1], box.y), box.y + box.height)
     return x, y
-
-
-def _candidate(
-    anchor: tuple[float, float], size: tuple[float, float], angle: float, reach: float
-) -> Rectangle:
-    # The edge facing the anchor lies at the given reach, whatever the text's length.
-    x = anchor[0] + reach * math.cos(angle) + size[0] / 2 * (math.cos(angle) - 1)
-    y = anchor[1] + reach * math.sin(angle) + size[1] / 2 * (math.sin(angle) - 1)
-    return Rectangle(x, y, *size)
 
 
 def _cost(
@@ -88,10 +75,13 @@ def _cost(
     away = math.dist(end, anchor)
     if away > least + 1e-6:
         return math.inf
-    outside = box.area - box.overlap(frame)
+    outside = box.width * box.height - box.overlap(frame)
     labels = sum(box.overlap(other) for other, _ in earlier)
     # A line may be covered at need, a mark hardly ever; how much of either is covered matters less.
-    marks = sum((25 if other.thin else 150) * min(1.0, box.overlap(other) / 4) for other in taken)
+    marks = sum(
+        (25 if min(other.width, other.height) < 3 else 150) * min(1.0, box.overlap(other) / 4)
+        for other in taken
+    )
     crossed = sum(
         _crosses(end, anchor, other) + _crosses(nearest(other, its_anchor), its_anchor, box)
         for other, its_anchor in earlier

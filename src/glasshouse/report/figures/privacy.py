@@ -4,13 +4,12 @@ import math
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from glasshouse.report.figures.drawing import DASHED, INK, Drawing, drawn
+from glasshouse.report.figures.drawing import INK, Drawing, chance_line, drawn
 from glasshouse.report.figures.placement import Rectangle, nearest, place
+from glasshouse.report.words.leaks import tradeoff_title
 from glasshouse.report.words.names import defence_words
-from glasshouse.report.words.tradeoffs import tradeoff_title
 from glasshouse.spelling import slug
 from glasshouse.verdicts.measure import reach
 from glasshouse.verdicts.metrics import metric_words
@@ -46,17 +45,18 @@ def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | Non
         return None
     metric = metric_words(points[0].leak.row.metric)
 
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        axes.axhline(0, color=INK, linewidth=0.9, linestyle=DASHED)
+    def draw(axes: Axes) -> None:
+        chance_line(axes, 0)
         for point in points:
             _draw_point(axes, point, colours.get(point.defence, INK))
         axes.margins(x=0.14, y=0.14)
-        axes.set_xlabel("test accuracy")
-        axes.set_ylabel(f"{metric.label} {'below' if metric.leaks == 'low' else 'above'} chance")
+        axes.set(
+            xlabel="test accuracy",
+            ylabel=f"{metric.label} {'below' if metric.leaks == 'low' else 'above'} chance",
+        )
 
-    def name_points(figure: Figure) -> None:
-        _label_points(figure.axes[0], points, colours)
+    def name_points(axes: Axes) -> None:
+        _label_points(axes, points, colours)
 
     name = slug("privacy", tradeoff.adversary, tradeoff.attack, tradeoff.context)
     title = f"{tradeoff_title(tradeoff)}: gain over chance against test accuracy"

@@ -1,12 +1,9 @@
 """Draws who is at risk, and when: clients ranked, and a line over the rounds."""
 
-import math
-
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from glasshouse.report.figures.drawing import ACCENT, DASHED, INK, SERIES, SIZE, Drawing, drawn
+from glasshouse.report.figures.drawing import ACCENT, SERIES, SIZE, Drawing, chance_line, drawn, gapped
 from glasshouse.report.words.names import adversary_words
 from glasshouse.spelling import slug
 from glasshouse.verdicts.exposure import Exposure, at_risk
@@ -21,16 +18,14 @@ def clients_figure(exposure: Exposure) -> Drawing:
     risks = exposure.risks
     crowd = len(risks)
 
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
+    def draw(axes: Axes) -> None:
         _chance_line(axes, exposure)
         width, size = (1.6, 7.0) if crowd <= FEW else (1.2, 4.5) if crowd <= NAMED else (0.5, 2.0)
         for place, risk in enumerate(risks):
             colour = ACCENT if at_risk(risk) else _PALE
             if risk.low is not None and risk.high is not None:
                 axes.plot([place, place], [risk.low, risk.high], color=colour, linewidth=width, alpha=0.6)
-            height = math.nan if risk.value is None else risk.value
-            axes.plot([place], [height], "o", color=colour, markersize=size, zorder=3)
+            axes.plot([place], gapped([risk.value]), "o", color=colour, markersize=size, zorder=3)
         axes.set_xlim(-0.8, crowd - 0.2)
         if crowd <= NAMED:
             small = 10 if crowd <= 12 else 8.5 if crowd <= FEW else 7
@@ -39,8 +34,10 @@ def clients_figure(exposure: Exposure) -> Drawing:
                 axes.tick_params(axis="x", rotation=90, length=2, pad=2)
         else:
             axes.set_xticks([])
-        axes.set_xlabel("client, the most at risk first" if crowd <= NAMED else f"{crowd} clients, ranked")
-        axes.set_ylabel(f"AUC of {exposure.attack}")
+        axes.set(
+            xlabel="client, the most at risk first" if crowd <= NAMED else f"{crowd} clients, ranked",
+            ylabel=f"AUC of {exposure.attack}",
+        )
 
     who = adversary_words(exposure.adversary).label
     size = SIZE if crowd <= FEW else (10.4, 3.6)
@@ -50,20 +47,16 @@ def clients_figure(exposure: Exposure) -> Drawing:
 def rounds_figure(exposure: Exposure) -> Drawing:
     """A line over the rounds with its interval as a band."""
     rounds = [risk.index + 1 for risk in exposure.risks]
-    nothing = math.nan
 
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
+    def draw(axes: Axes) -> None:
         _chance_line(axes, exposure)
-        low = [nothing if risk.low is None else risk.low for risk in exposure.risks]
-        high = [nothing if risk.high is None else risk.high for risk in exposure.risks]
-        axes.fill_between(rounds, low, high, color=ACCENT, alpha=0.18, linewidth=0)
-        values = [nothing if risk.value is None else risk.value for risk in exposure.risks]
+        ends = (gapped(risk.low for risk in exposure.risks), gapped(risk.high for risk in exposure.risks))
+        axes.fill_between(rounds, *ends, color=ACCENT, alpha=0.18, linewidth=0)
+        values = gapped(risk.value for risk in exposure.risks)
         mark = "o" if len(rounds) <= 40 else ""
         axes.plot(rounds, values, marker=mark, markersize=4, color=ACCENT, linewidth=1.8)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("round")
-        axes.set_ylabel(f"AUC of {exposure.attack}")
+        axes.set(xlabel="round", ylabel=f"AUC of {exposure.attack}")
 
     who = adversary_words(exposure.adversary).label
     return drawn(slug("risk-rounds", exposure.adversary), f"{who}: risk by round", draw)
@@ -77,4 +70,4 @@ def wide(exposure: Exposure) -> bool:
 def _chance_line(axes: Axes, exposure: Exposure) -> None:
     chances = [risk.chance for risk in exposure.risks if risk.chance is not None]
     if chances:
-        axes.axhline(sum(chances) / len(chances), color=INK, linewidth=0.9, linestyle=DASHED)
+        chance_line(axes, sum(chances) / len(chances))

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from glasshouse.exhibits import Robustness
-from glasshouse.report.figures.drawing import ACCENT, DASHED, INK, SERIES, TALL, Drawing, drawn, legend_below
+from glasshouse.report.figures import drawing
+from glasshouse.report.figures.drawing import ACCENT, INK, SERIES, TALL, Drawing, drawn, gapped
 from glasshouse.report.words.names import defence_words, short_names
 from glasshouse.spelling import slug
 from glasshouse.verdicts.metrics import CENTRAL
 
 FEW = 8  # limits whose numbers fit under the axis
-_STYLES: Any = ("-", DASHED, (0, (1, 1.6)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
+_STYLES: Any = ("-", drawing.DASHED, (0, (1, 1.6)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _NOISE = SERIES[6]
 _MODELS = {False: ("federated", ACCENT), True: ("trained centrally", SERIES[0])}
 _REACH = {"linf": "eps: how far each pixel may move", "l2": "eps: how far an image may move (L2 norm)"}
@@ -28,8 +28,7 @@ def attacks_figure(points: Sequence[Robustness]) -> Drawing:
     attacks = by_strength(points)
     names = short_names(attacks)
 
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
+    def draw(axes: Axes) -> None:
         _draw_noise(axes, [p for p in points if p.attack == attacks[0] and p.strategy != CENTRAL])
         for central, (_, colour) in _MODELS.items():
             for rank, attack in enumerate(attacks):
@@ -42,7 +41,7 @@ def attacks_figure(points: Sequence[Robustness]) -> Drawing:
             axes.plot([], [], color=colour, linewidth=2.2, label=named)
         for rank, attack in enumerate(attacks):
             axes.plot([], [], color=INK, linestyle=_STYLES[rank % len(_STYLES)], label=names[attack])
-        _finish(figure, axes, points)
+        _finish(axes, points)
 
     name = slug("robustness", points[0].norm)
     return drawn(name, "Accuracy against eps, federated and central", draw, TALL)
@@ -51,14 +50,13 @@ def attacks_figure(points: Sequence[Robustness]) -> Drawing:
 def defences_figure(points: Sequence[Robustness], colours: dict[str, str]) -> Drawing:
     """One attack on the federated model under each defence, a colour for each."""
 
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
+    def draw(axes: Axes) -> None:
         for defence in dict.fromkeys(p.defence for p in points):
             line = [p for p in points if p.defence == defence]
             bare = defence == "none"
             look = {"label": defence_words(defence), "zorder": 4 if bare else 3}
             _draw_line(axes, line, colours.get(defence, INK), "-", 2.2 if bare else 1.3, band=bare, **look)
-        _finish(figure, axes, points)
+        _finish(axes, points)
 
     name = slug("robustness-defences", points[0].norm)
     title = f"Accuracy against eps under each defence, {points[0].attack}"
@@ -90,9 +88,8 @@ def _draw_line(
     line = sorted((p for p in points if p.value is not None), key=lambda p: p.eps)
     reach = [p.eps for p in line]
     if band:
-        low = [math.nan if p.low is None else p.low for p in line]
-        high = [math.nan if p.high is None else p.high for p in line]
-        axes.fill_between(reach, low, high, color=colour, alpha=0.14, linewidth=0)
+        ends = (gapped(p.low for p in line), gapped(p.high for p in line))
+        axes.fill_between(reach, *ends, color=colour, alpha=0.14, linewidth=0)
     heights: Any = [p.value for p in line]
     look = {"zorder": 3} | look
     axes.plot(reach, heights, color=colour, linestyle=style, linewidth=width, **look)
@@ -106,12 +103,11 @@ def _draw_noise(axes: Axes, points: Sequence[Robustness]) -> None:
         axes.plot([p.eps for p in line], heights, color=_NOISE, linewidth=1.0, label="noise of the same size")
 
 
-def _finish(figure: Figure, axes: Axes, points: Sequence[Robustness]) -> None:
+def _finish(axes: Axes, points: Sequence[Robustness]) -> None:
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlim(left=0)
     limits = sorted({point.eps for point in points})
     if len(limits) <= FEW:
         axes.set_xticks(limits, [f"{limit:g}" for limit in limits])
-    axes.set_xlabel(_REACH.get(points[0].norm, "eps"))
-    axes.set_ylabel("test images classified right")
-    legend_below(figure, axes)
+    axes.set(xlabel=_REACH.get(points[0].norm, "eps"), ylabel="test images classified right")
+    drawing.legend_below(axes)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from glasshouse.exhibits import Roc
@@ -76,8 +76,7 @@ def roc_figure(panel: RocPanel, colours: dict[str, str]) -> Drawing | None:
     floor = min(0.5 / max(1, roc.nonmembers) for roc in curves)
     floor = min(floor, 0.5 / max(1, min(roc.members for roc in curves)), 0.05)
 
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
+    def draw(axes: Axes) -> None:
         axes.plot([floor, 1], [floor, 1], color=INK, linewidth=0.9, linestyle=DASHED, label="blind guess")
         for rank, roc in enumerate(curves):
             bare = roc.defence == "none" if panel.by == "defence" else rank == 0
@@ -96,11 +95,9 @@ def roc_figure(panel: RocPanel, colours: dict[str, str]) -> Drawing | None:
             scale("log")
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(NullFormatter())
-        axes.set_xlim(floor, 1)
-        axes.set_ylim(floor, 1.15)
-        axes.set_xlabel("non-members wrongly accused (FPR)")
-        axes.set_ylabel("members found (TPR)")
-        legend_below(figure, axes)
+        axes.set(xlim=(floor, 1), ylim=(floor, 1.15))
+        axes.set(xlabel="non-members wrongly accused (FPR)", ylabel="members found (TPR)")
+        legend_below(axes)
 
     tall = max(TALL[1], 3.9 + 0.2 * len(curves))  # the legend may need a line for each
     return drawn(slug("roc", panel.title), f"ROC of {panel.title}, log-log", draw, (TALL[0], tall))

@@ -1,9 +1,9 @@
 """Draws accuracy by round."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from glasshouse.exhibits import TrainingPoint
@@ -21,25 +21,17 @@ def training_figure(
         lines.setdefault(point.defence, []).append(point)
     accuracies = [a for point in points for a in (point.acc_global, point.acc_local) if a is not None]
 
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
+    def draw(axes: Axes) -> None:
         for defence, line in lines.items():
-            rounds, accuracy = _by_round(line, whose)
             bare = defence == "none"
-            axes.plot(
-                rounds,
-                accuracy,
-                color=colours.get(defence, INK),
-                linewidth=2.2 if bare else 1.2,
-                zorder=3 if bare else 2,
-                label=defence_words(defence),
-            )
+            look: Any = {"color": colours.get(defence, INK), "label": defence_words(defence)}
+            look |= {"linewidth": 2.2 if bare else 1.2, "zorder": 3 if bare else 2}
+            axes.plot(*_by_round(line, whose), **look)
         if accuracies:  # the same for both kinds, to compare at a glance
             axes.set_ylim(min(accuracies) - 0.03, min(1.02, max(accuracies) + 0.03))
-        axes.set_xlabel("round")
-        axes.set_ylabel("accuracy")
+        axes.set(xlabel="round", ylabel="accuracy")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        legend_below(figure, axes)
+        legend_below(axes)
 
     return drawn(slug("training", title, whose), f"Accuracy by round, {title}, {whose}", draw, TALL)
 

@@ -1,7 +1,9 @@
-"""What a defence buys and what it costs, in words."""
+"""What a defence buys and what it costs, and who is at risk when, in words."""
 
+from glasshouse.exhibits import Risk
 from glasshouse.report.words.names import adversary_words, defence_words
 from glasshouse.spelling import number
+from glasshouse.verdicts.exposure import Exposure
 from glasshouse.verdicts.metrics import metric_words
 from glasshouse.verdicts.tradeoff import Tradeoff, Worth, worth
 
@@ -49,3 +51,35 @@ def _bought(weighed: Worth) -> str:
         price = f"for {weighed.cost * 100:.1f} points of test accuracy"
     luck = ". The two intervals overlap, so the change may be luck" if weighed.may_be_luck else ""
     return f"{text}, {price}{luck}"
+
+
+def exposure_sentence(exposure: Exposure) -> str:
+    """Who or what is at risk; never more than the intervals support."""
+    first, total = exposure.highest, len(exposure.risks)
+    score = f"(AUC {number(first.value)})"
+    if not exposure.judged:
+        return (
+            f"{_name(first)} has the highest score {score}, but without intervals nothing can be said "
+            "about who is at risk."
+        )
+    some = f"{exposure.kind}s" if total > 1 else exposure.kind
+    if not exposure.exposed:
+        return f"Nothing was shown for any of {total} {some}, which is no proof of safety."
+    if exposure.kind == "client":
+        text = f"{_name(first)}'s records are the easiest to find {score}"
+    else:
+        text = f"Records are easiest to find after {_name(first).lower()} {score}"
+        if (start := exposure.exposed[0]) is not first:
+            text += f", and a leak first shows after {_name(start).lower()}"
+    clear = total - len(exposure.exposed)
+    rest = (
+        f"for {clear} of {total} {some} nothing was shown."
+        if clear
+        else f"for every {exposure.kind} the attack beats a blind guess."
+    )
+    luck = f" All intervals overlap, so which {exposure.kind} comes first may be luck."
+    return f"{text}; {rest}{luck if exposure.order_may_be_luck else ''}"
+
+
+def _name(risk: Risk) -> str:
+    return f"Client {risk.index}" if risk.kind == "client" else f"Round {risk.index + 1}"

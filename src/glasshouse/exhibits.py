@@ -107,16 +107,10 @@ class Histogram(Exhibit):
     def counted(cls, quantity: str, counts: Mapping[str, int], attack: str = "") -> "Histogram":
         """From how many values lie in each bin."""
         n = sum(counts.values())
-        ends = [clopper_pearson(count, n) for count in counts.values()]
-        return cls(
-            attack=attack,
-            quantity=quantity,
-            bins=tuple(counts),
-            shares=tuple(count / n for count in counts.values()),
-            low=tuple(low for low, _ in ends),
-            high=tuple(high for _, high in ends),
-            n=n,
-        )
+        low, high = zip(*(clopper_pearson(count, n) for count in counts.values()))
+        shares = tuple(count / n for count in counts.values())
+        bins = tuple(counts)
+        return cls(attack=attack, quantity=quantity, bins=bins, shares=shares, low=low, high=high, n=n)
 
 
 class Series(Frozen):

@@ -163,6 +163,7 @@ def _findings_table(sides: Sequence[Side], inside: Sequence[str]) -> Table:
         adversary, attack, defence, metric, _, baseline, *rest = key
         measured = metric_words(metric).label + (", trained centrally" if baseline else "")
         measures = [side.measures.get(key) for side in sides]
+        apart = {None: "", True: "apart", False: "overlap"}[any_apart([m for m in measures if m])]
         body.append(
             (
                 text_cell(adversary),
@@ -171,14 +172,8 @@ def _findings_table(sides: Sequence[Side], inside: Sequence[str]) -> Table:
                 *(text_cell(part) for part in rest),
                 Cell(measured, measured, (measured if baseline else metric,)),
                 *(table.measure_cell(m) for m in measures),
-                text_cell(_apart([m for m in measures if m])),
+                text_cell(apart),
             )
         )
     caption = f"All {len(body)} findings side by side; coloured where the attack beats chance"
     return Table("findings", caption, tuple(heads), tuple(body), filterable=True)
-
-
-def _apart(measures: Sequence[Measure]) -> str:
-    """Whether any two runs differ by more than luck."""
-    apart = any_apart(measures)
-    return "" if apart is None else "apart" if apart else "overlap"

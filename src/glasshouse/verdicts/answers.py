@@ -82,7 +82,8 @@ def _answer(
         others = tuple(m for m in group if m is not first and m in main)
         plain = tuple(m for m in beside.get(key, []) if not metric_words(m.row.metric).detail)
         vetting = next(iter(beside.get((VETTING, *key[1:]), [])), None)
-        lines.append((lead not in group, Line(name, first, others, plain, _notes(first, head), vetting)))
+        notes = dict.fromkeys(m.row.note for m in (first, head) if m.row.note and m.value is not None)
+        lines.append((lead not in group, Line(name, first, others, plain, tuple(notes), vetting)))
     # The attack that leads comes first, the others after it, the strongest first.
     lines.sort(key=lambda line: reach(line[1].lead), reverse=True)
     lines.sort(key=lambda line: line[0])
@@ -96,10 +97,6 @@ def _lead(heads: Sequence[Measure], main: Sequence[Measure], measures: Sequence[
     leaking = next((tier for tier in tiers if tier), [])
     valued = [m for m in heads if m.value is not None]
     return max(leaking or [m for m in valued if not _mute(m)] or valued or heads, key=reach)
-
-
-def _notes(*measures: Measure) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(m.row.note for m in measures if m.row.note and m.value is not None))
 
 
 def _mute(measure: Measure) -> bool:

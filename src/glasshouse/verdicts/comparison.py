@@ -30,7 +30,7 @@ class Pair:
     @property
     def spent(self) -> bool:
         """Whether an attack leaves neither model enough to be compared."""
-        return all(m is not None and _value(m) < SPENT for m in (self.central, self.federated))
+        return all(m is not None and m.known < SPENT for m in (self.central, self.federated))
 
     @property
     def sign(self) -> int | None:
@@ -66,10 +66,11 @@ class Comparison:
     @property
     def decisive(self) -> Pair | None:
         """The attack that leaves the federated model least, within the largest eps that leaves enough."""
-        attacked = [pair for pair in self.pairs if pair.metric == "robust-accuracy" and pair.federated]
-        hardest = min(reversed(attacked), key=lambda pair: _value(pair.federated), default=None)
-        if hardest is None:
+        attacked = [pair for pair in self.pairs if pair.metric == "robust-accuracy"]
+        left = [(pair.federated.known, pair) for pair in reversed(attacked) if pair.federated]
+        if not left:
             return None
+        _, hardest = min(left, key=lambda one: one[0])
         return next((pair for pair in (hardest, *self._closer(hardest)) if not pair.spent), hardest)
 
     @property
@@ -163,9 +164,3 @@ def _within(pair: Pair, point: Robustness) -> Pair | None:
 
 def _less(end: float | None, other: float | None) -> float | None:
     return None if end is None or other is None else end - other
-
-
-def _value(measure: Measure | None) -> float:
-    assert measure is not None
-    assert measure.value is not None
-    return measure.value

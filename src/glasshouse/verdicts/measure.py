@@ -27,6 +27,12 @@ class Measure:
     values: tuple[float, ...]
 
     @property
+    def known(self) -> float:
+        """The value, where it is known that there is one."""
+        assert self.value is not None
+        return self.value
+
+    @property
     def judged(self) -> Judged:
         """How the interval lies to the score of a blind guess, in the direction that leaks."""
         if self.value is None:

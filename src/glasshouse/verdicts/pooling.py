@@ -123,21 +123,13 @@ def envelope(estimates: Sequence[Ranged]) -> Ranged:
 
 def _mean_point(points: Sequence[Robustness]) -> Robustness:
     same_records = not points[0].strategy
-    value, low, high = _mean([(p.value, p.low, p.high) for p in points], (0.0, 1.0), same_records)
+    values = _mean([(p.value, p.low, p.high) for p in points], (0.0, 1.0), same_records)
     differences = [(p.difference, p.difference_low, p.difference_high) for p in points]
-    difference, difference_low, difference_high = _mean(differences, (-1.0, 1.0), same_records)
-    return points[0].model_copy(
-        update={
-            "value": value,
-            "low": low,
-            "high": high,
-            "chance": _mean_chance(points),
-            "n": sum(p.n or 0 for p in points) or None,
-            "difference": difference,
-            "difference_low": difference_low,
-            "difference_high": difference_high,
-        }
-    )
+    update = dict(zip(("value", "low", "high"), values))
+    difference = _mean(differences, (-1.0, 1.0), same_records)
+    update |= zip(("difference", "difference_low", "difference_high"), difference)
+    count = sum(p.n or 0 for p in points) or None
+    return points[0].model_copy(update=update | {"chance": _mean_chance(points), "n": count})
 
 
 def _mean_chance(measured: Sequence[Finding | Robustness]) -> float | None:

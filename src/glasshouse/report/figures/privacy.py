@@ -50,10 +50,8 @@ def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | Non
         for point in points:
             _draw_point(axes, point, colours.get(point.defence, INK))
         axes.margins(x=0.14, y=0.14)
-        axes.set(
-            xlabel="test accuracy",
-            ylabel=f"{metric.label} {'below' if metric.leaks == 'low' else 'above'} chance",
-        )
+        side = "below" if metric.leaks == "low" else "above"
+        axes.set(xlabel="test accuracy", ylabel=f"{metric.label} {side} chance")
 
     def name_points(axes: Axes) -> None:
         _label_points(axes, points, colours)

@@ -34,10 +34,8 @@ def clients_figure(exposure: Exposure) -> Drawing:
                 axes.tick_params(axis="x", rotation=90, length=2, pad=2)
         else:
             axes.set_xticks([])
-        axes.set(
-            xlabel="client, the most at risk first" if crowd <= NAMED else f"{crowd} clients, ranked",
-            ylabel=f"AUC of {exposure.attack}",
-        )
+        ranked = "client, the most at risk first" if crowd <= NAMED else f"{crowd} clients, ranked"
+        axes.set(xlabel=ranked, ylabel=f"AUC of {exposure.attack}")
 
     who = adversary_words(exposure.adversary).label
     size = SIZE if crowd <= FEW else (10.4, 3.6)

@@ -45,7 +45,11 @@ def roc_panels(rocs: Sequence[Roc]) -> list[RocPanel]:
     compared, defended = [], []
     for unit, adversary in _contests(rocs):
         tried = {key[2]: curves for key, curves in attacks.items() if key[:2] == (adversary, unit)}
-        bare = sorted((_undefended(curves) for curves in tried.values()), key=area, reverse=True)
+        bare = sorted(
+            (min(curves, key=lambda roc: roc.defence != "none") for curves in tried.values()),
+            key=area,
+            reverse=True,
+        )
         if len(bare) > 1:
             compared.append(RocPanel(_title(adversary, "all attacks", unit), "attack", tuple(bare)))
         strongest = tuple(tried[bare[0].attack])
@@ -111,10 +115,6 @@ def decides(roc: Roc) -> bool:
 def indifferent(roc: Roc) -> bool:
     """Whether the attack gives everybody the same score, so that there is no curve to draw."""
     return not _inner(roc)
-
-
-def _undefended(curves: Sequence[Roc]) -> Roc:
-    return next((roc for roc in curves if roc.defence == "none"), curves[0])
 
 
 def _contests(rocs: Sequence[Roc]) -> list[tuple[int, str]]:

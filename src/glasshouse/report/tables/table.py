@@ -51,10 +51,10 @@ def text_cell(value: object) -> Cell:
     return Cell(text or DASH, text, (text,))
 
 
-def number_cell(value: float | None, unit: str = "", mark: str = "") -> Cell:
+def number_cell(value: float | None, unit: str = "") -> Cell:
     """A cell with a number, rounded to look at, exact to sort and in the CSV."""
     exact = "" if value is None else repr(value)
-    return Cell(number(value, unit), exact, (exact,), mark)
+    return Cell(number(value, unit), exact, (exact,))
 
 
 def interval_cell(low: float | None, high: float | None, unit: str = "") -> Cell:
@@ -68,7 +68,7 @@ def measure_cell(measure: Measure | None) -> Cell:
     if measure is None:
         return Cell(DASH, "", ("", "", ""))
     mark = measure.judged if leaks(measure) else ""
-    shown = number_cell(measure.value, metric_words(measure.row.metric).unit, mark)
+    shown = number_cell(measure.value, metric_words(measure.row.metric).unit)
     return Cell(shown.text, shown.sort, (*shown.csv, *interval_cell(measure.low, measure.high).csv), mark)
 
 

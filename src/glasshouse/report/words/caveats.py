@@ -32,7 +32,9 @@ def caveats(rows: Sequence[Finding], measures: Sequence[Measure]) -> list[str]:
             "has not learned its data has little to give away: train longer before trusting that no leak was "
             "found."
         )
-    if few := _few(attacked):
+    small = {(m.row.adversary, m.row.attack): m.n for m in attacked if m.n is not None and m.n < FEW}
+    if small:
+        few = ", ".join(f"{attack} by the {adversary} (n = {n})" for (adversary, attack), n in small.items())
         lines.append(f"Fewer than {FEW} cases stand behind {few}; read their intervals before their values.")
     return [*lines, *_uncovered(measures), *_not_estimable(measures), *_unjudged(measures)]
 
@@ -65,11 +67,6 @@ def _uncovered(measures: Sequence[Measure]) -> list[str]:
     return [f"{note[:1].upper()}{note[1:]}." for note in notes]
 
 
-def _few(measures: Sequence[Measure]) -> str:
-    small = {(m.row.adversary, m.row.attack): m.n for m in measures if m.n is not None and m.n < FEW}
-    return ", ".join(f"{attack} by the {adversary} (n = {n})" for (adversary, attack), n in small.items())
-
-
 def _not_estimable(measures: Sequence[Measure]) -> list[str]:
     """A line for each metric and reason, naming the attacks it holds for."""
     groups: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
@@ -95,14 +92,9 @@ def _unjudged(measures: Sequence[Measure]) -> list[str]:
     groups: dict[str, dict[str, None]] = {}
     for m in measures:
         if leaks(m) and m.judged == "unjudged":
-            groups.setdefault(m.row.note or "", {})[_named(m)] = None
+            named = (m.row.attack or m.row.family, metric_words(m.row.metric).label, m.row.adversary)
+            groups.setdefault(m.row.note or "", {})[", ".join(filter(None, named))] = None
     return [
-        f"No interval or no chance level, so no verdict: {'; '.join(named)}{f': {note}' if note else ''}."
-        for note, named in groups.items()
+        f"No interval or no chance level, so no verdict: {'; '.join(findings)}{f': {note}' if note else ''}."
+        for note, findings in groups.items()
     ]
-
-
-def _named(measure: Measure) -> str:
-    row = measure.row
-    parts = (row.attack or row.family, metric_words(row.metric).label, row.adversary)
-    return ", ".join(part for part in parts if part)

@@ -62,13 +62,13 @@ def _cost(comparison: Comparison) -> str:
     if pair is None or pair.federated is None:
         return ""
     (label,) = pair_labels(comparison, [pair])
-    left = of_hundred(_value(pair.federated))
+    left = of_hundred(pair.federated.known)
     if not comparison.of_federation:
         return f"Under attack ({label}) the model gets {left} test images right."
     text = f"Under attack ({label}) the federated model gets {left} test images right"
     if not pair.central or not pair.difference:
         return f"{text}; there is no central model to compare it with."
-    text = f"{text}, the central one {of_hundred(_value(pair.central)).removesuffix(' of 100')}"
+    text = f"{text}, the central one {of_hundred(pair.central.known).removesuffix(' of 100')}"
     if comparison.answer == "open":
         return f"{text}: too few to compare, a smaller eps would tell more."
     if comparison.answer == "not shown":
@@ -99,7 +99,7 @@ def _sharpness(comparison: Comparison) -> str:
     pair = comparison.pair("top-eigenvalue")
     if pair is None or not pair.federated or not pair.central or pair.sign is None:
         return ""
-    values = f"top eigenvalue {number(_value(pair.federated))}, centrally {number(_value(pair.central))}"
+    values = f"top eigenvalue {number(pair.federated.known)}, centrally {number(pair.central.known)}"
     if pair.sign == 0:
         return f"That its loss is sharper or flatter is not shown ({values})."
     return f"Its loss is {'sharper' if pair.sign > 0 else 'flatter'} ({values})."
@@ -111,8 +111,3 @@ def _points(difference: Measure) -> str:
         for number in (difference.value, difference.low, difference.high)
     )
     return f"{value} points (95% interval {low} to {high})"
-
-
-def _value(measure: Measure) -> float:
-    assert measure.value is not None
-    return measure.value

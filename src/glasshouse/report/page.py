@@ -28,14 +28,8 @@ from glasshouse.verdicts.metrics import CENTRAL
 from glasshouse.verdicts.pooling import pooled, pooled_points
 from glasshouse.verdicts.tradeoff import tradeoffs
 
-
-@dataclass(frozen=True)
-class Shown:
-    """A picture with its two images as data, null where the file is missing."""
-
-    picture: Picture
-    original: str | None
-    result: str | None
+Shown = tuple[Picture, str | None, str | None]
+"""A picture with its two images as data, null where the file is missing."""
 
 
 @dataclass(frozen=True)
@@ -182,9 +176,8 @@ def _sent(run: Run) -> list[tuple[str, str]]:
     bare = [p for p in run.curves.training if p.defence == "none" and p.strategy != CENTRAL and p.down]
     if not bare or run.study is not None:
         return []
-    return [
-        ("sent a round", f"{bare[-1].down / 1e3:,.1f} kB to each client, {bare[-1].up / 1e3:,.1f} kB back")
-    ]
+    down, up = bare[-1].down / 1e3, bare[-1].up / 1e3
+    return [("sent a round", f"{down:,.1f} kB to each client, {up:,.1f} kB back")]
 
 
 def _title(run: Run, studied: bool) -> str:
@@ -203,8 +196,8 @@ def _gallery(run: Run) -> list[tuple[str, list[Shown]]]:
         who = adversary_words(picture.adversary).label if picture.adversary else ""
         under = "" if picture.defence == "none" else defence_words(picture.defence)
         title = ", ".join(filter(None, (picture.attack, who.lower(), under)))
-        images = (_data_uri(run.folder / path) for path in (picture.original, picture.result))
-        groups.setdefault(title, []).append(Shown(picture, *images))
+        original, result = (_data_uri(run.folder / path) for path in (picture.original, picture.result))
+        groups.setdefault(title, []).append((picture, original, result))
     return list(groups.items())
 
 

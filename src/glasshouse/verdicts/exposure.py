@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glasshouse.exhibits import Risk
-from glasshouse.verdicts.measure import by_access
+from glasshouse.verdicts.measure import by_access, grouped
 from glasshouse.verdicts.pooling import envelope
 
 
@@ -63,10 +63,7 @@ def _exposure(risks: Sequence[Risk], kind: Literal["client", "round"]) -> Exposu
     """What one adversary's attack with the highest mean says."""
     defences = [risk.defence for risk in risks]
     defence = "none" if "none" in defences else defences[0]
-    attacks: dict[str, list[Risk]] = {}
-    for risk in risks:
-        if risk.defence == defence:
-            attacks.setdefault(risk.attack, []).append(risk)
+    attacks = grouped((risk for risk in risks if risk.defence == defence), lambda risk: risk.attack)
     ranked = sorted(attacks, key=lambda attack: -_mean(attacks[attack]))
     rank = _value if kind == "client" else lambda risk: -risk.index
     ordered = sorted(_averaged(attacks[ranked[0]]), key=rank, reverse=True)
@@ -84,11 +81,8 @@ def _mean(risks: Sequence[Risk]) -> float:
 
 def _averaged(risks: Sequence[Risk]) -> list[Risk]:
     """One risk for each index: repeats, as from several seeds, are averaged and their intervals enveloped."""
-    groups: dict[int, list[Risk]] = {}
-    for risk in risks:
-        groups.setdefault(risk.index, []).append(risk)
     averaged = []
-    for group in groups.values():
+    for group in grouped(risks, lambda risk: risk.index).values():
         value, low, high = envelope([(risk.value, risk.low, risk.high) for risk in group])
         averaged.append(group[0].model_copy(update={"value": value, "low": low, "high": high}))
     return averaged

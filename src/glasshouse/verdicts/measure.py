@@ -1,12 +1,14 @@
 """A finding over its seeds, judged against a blind guess, and how findings are chosen and grouped."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from glasshouse.findings import Finding
 from glasshouse.verdicts.metrics import CENTRAL, family_words, metric_words
 
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 Judged = Literal["leak", "clear", "below", "unjudged", "unknown"]
 
 _SERVERS = ("curious server", "blind server", "blind crafting server", "crafting server")
@@ -121,8 +123,12 @@ def varying(measures: Sequence[Measure], row: Finding) -> list[str]:
 
 def by_attack(measures: Sequence[Measure]) -> dict[tuple[object, ...], list[Measure]]:
     """The measures of each attack in each setting, over all metrics and defences."""
-    groups: dict[tuple[object, ...], list[Measure]] = {}
-    for m in measures:
-        key = (m.row.family, m.row.attack, m.row.strategy, m.row.data, m.row.model)
-        groups.setdefault(key, []).append(m)
+    return grouped(measures, lambda m: (m.row.family, m.row.attack, m.row.strategy, m.row.data, m.row.model))
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """The items of each key, in order of appearance."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return groups

@@ -9,7 +9,7 @@ from scipy import stats
 from glasshouse.exhibits import Robustness
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import LEVEL
-from glasshouse.verdicts.measure import Measure
+from glasshouse.verdicts.measure import Measure, grouped
 from glasshouse.verdicts.metrics import metric_words
 
 Ranged = tuple[float | None, float | None, float | None]
@@ -22,21 +22,23 @@ def pooled(rows: Iterable[Finding]) -> list[Measure]:
     The value is the mean over the seeds. Its interval covers seeds and records in an audit (`over_seeds`);
     in a study it reaches from the lowest to the highest end of the seeds' intervals.
     """
-    groups: dict[Hashable, list[Finding]] = {}
-    for row in rows:
-        key = (row.source, row.cell, row.family, row.adversary, row.attack, row.defence or "none")
-        groups.setdefault((*key, row.strategy, row.data, row.model, row.metric), []).append(row)
-    return [_measure(group) for group in groups.values()]
+
+    def question(row: Finding) -> Hashable:
+        attack = (row.source, row.cell, row.family, row.adversary, row.attack, row.defence or "none")
+        return (*attack, row.strategy, row.data, row.model, row.metric)
+
+    return [_measure(group) for group in grouped(rows, question).values()]
 
 
 def pooled_points(points: Iterable[Robustness]) -> list[Robustness]:
     """One point of an audit's curves for each model, attack and eps, over its seeds."""
-    groups: dict[Hashable, list[Robustness]] = {}
-    for point in points:
-        model = (point.cell, point.strategy, point.defence)
+
+    def place(point: Robustness) -> Hashable:
         attack = (point.attack, point.adversary, point.norm, point.eps)
-        groups.setdefault((model, attack), []).append(point)
-    return [group[0] if len(group) == 1 else _mean_point(group) for group in groups.values()]
+        return (point.cell, point.strategy, point.defence, *attack)
+
+    groups = grouped(points, place).values()
+    return [group[0] if len(group) == 1 else _mean_point(group) for group in groups]
 
 
 def over_seeds(

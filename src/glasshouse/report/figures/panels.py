@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from glasshouse.exhibits import Roc, TrainingPoint
 from glasshouse.report.figures.charts import chart_figure, undrawn
 from glasshouse.report.figures.charts import wide as wide_chart
 from glasshouse.report.figures.drawing import Drawing, keep
@@ -20,6 +19,7 @@ from glasshouse.report.words.leaks import exposure_sentence, tradeoff_title, wor
 from glasshouse.report.words.names import adversary_words, defence_words, short_names
 from glasshouse.spelling import listed, number
 from glasshouse.verdicts.exposure import Exposure, exposures
+from glasshouse.verdicts.measure import grouped
 from glasshouse.verdicts.metrics import CENTRAL
 from glasshouse.verdicts.tradeoff import Tradeoff
 
@@ -57,10 +57,9 @@ def tradeoff_panels(run: Run, trades: Sequence[Tradeoff], colours: dict[str, str
 def roc_section(run: Run, colours: dict[str, str]) -> list[Panel]:
     """The ROC curves: of an audit those that `roc_panels` chooses, of a study cell by cell."""
     if _studied(run):
-        groups: dict[str, list[Roc]] = {}
-        for roc in run.curves.roc:
-            title = of_batches(_panel_title(run, roc.attack, roc.cell), roc.unit)
-            groups.setdefault(title, []).append(roc)
+        groups = grouped(
+            run.curves.roc, lambda roc: of_batches(_panel_title(run, roc.attack, roc.cell), roc.unit)
+        )
         chosen = [RocPanel(title, "defence", tuple(curves)) for title, curves in groups.items()][:PANELS]
     else:
         chosen = roc_panels(run.curves.roc)
@@ -74,9 +73,7 @@ def training_panels(run: Run, colours: dict[str, str]) -> list[Panel]:
     """
     if run.study is not None and run.study.charts:
         return []
-    groups: dict[str, list[TrainingPoint]] = {}
-    for point in run.curves.training:
-        groups.setdefault(_panel_title(run, point.strategy, point.cell), []).append(point)
+    groups = grouped(run.curves.training, lambda point: _panel_title(run, point.strategy, point.cell))
     panels = []
     for title, points in list(groups.items())[:PANELS]:
         figure = training_figure(title, points, "global", colours)

@@ -11,7 +11,7 @@ from glasshouse.report.figures.placement import Rectangle, nearest, place
 from glasshouse.report.words.leaks import tradeoff_title
 from glasshouse.report.words.names import defence_words
 from glasshouse.spelling import slug
-from glasshouse.verdicts.measure import reach
+from glasshouse.verdicts.measure import grouped, reach
 from glasshouse.verdicts.metrics import metric_words
 from glasshouse.verdicts.tradeoff import Point, Tradeoff
 
@@ -24,10 +24,8 @@ def drawn_tradeoffs(tradeoffs: Sequence[Tradeoff]) -> list[tuple[Tradeoff, list[
     An attack tried under no defence has nothing to weigh, so it is drawn only where no attack was. Where an
     adversary has more than `FEW` attacks of a family, the one that gets furthest stands for all.
     """
-    groups: dict[tuple[str, str, str], list[Tradeoff]] = {}
     compared = [tradeoff for tradeoff in tradeoffs if len(tradeoff.points) > 1]
-    for tradeoff in compared or tradeoffs:
-        groups.setdefault((tradeoff.adversary, tradeoff.family, tradeoff.context), []).append(tradeoff)
+    groups = grouped(compared or tradeoffs, lambda trade: (trade.adversary, trade.family, trade.context))
     chosen: list[tuple[Tradeoff, list[Tradeoff]]] = []
     for group in groups.values():
         if len(group) <= FEW:

@@ -12,7 +12,7 @@ from glasshouse.exhibits import Roc
 from glasshouse.report.figures.drawing import DASHED, INK, PALETTE, TALL, Drawing, drawn, legend_below
 from glasshouse.report.words.names import adversary_words, defence_words
 from glasshouse.spelling import slug
-from glasshouse.verdicts.measure import by_access
+from glasshouse.verdicts.measure import by_access, grouped
 
 FEW = 3  # attacks that each have a figure of their own
 FIGURES = 8
@@ -33,9 +33,7 @@ def roc_panels(rocs: Sequence[Roc]) -> list[RocPanel]:
     Only attacks that judge as many records at once are compared. After the comparisons comes each adversary's
     strongest attack under the defences.
     """
-    attacks: dict[tuple[str, int, str], list[Roc]] = {}
-    for roc in rocs:
-        attacks.setdefault((roc.adversary, roc.unit, roc.attack), []).append(roc)
+    attacks = grouped(rocs, lambda roc: (roc.adversary, roc.unit, roc.attack))
     if len(attacks) <= FEW:
         repeated = len({(unit, attack) for _, unit, attack in attacks}) < len(attacks)
         return [

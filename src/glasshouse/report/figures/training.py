@@ -10,19 +10,17 @@ from glasshouse.exhibits import TrainingPoint
 from glasshouse.report.figures.drawing import INK, TALL, Drawing, drawn, legend_below
 from glasshouse.report.words.names import defence_words
 from glasshouse.spelling import slug
+from glasshouse.verdicts.measure import grouped
 
 
 def training_figure(
     title: str, points: Sequence[TrainingPoint], whose: Literal["global", "local"], colours: dict[str, str]
 ) -> Drawing:
     """Accuracy by round, a line for each defence: of the global model, or of the clients' own on average."""
-    lines: dict[str, list[TrainingPoint]] = {}
-    for point in points:
-        lines.setdefault(point.defence, []).append(point)
     accuracies = [a for point in points for a in (point.acc_global, point.acc_local) if a is not None]
 
     def draw(axes: Axes) -> None:
-        for defence, line in lines.items():
+        for defence, line in grouped(points, lambda point: point.defence).items():
             bare = defence == "none"
             look: Any = {"color": colours.get(defence, INK), "label": defence_words(defence)}
             look |= {"linewidth": 2.2 if bare else 1.2, "zorder": 3 if bare else 2}

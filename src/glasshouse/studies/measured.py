@@ -1,6 +1,6 @@
 """What the finished cells of a study hold, by cell, attack and metric."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import Estimate, mean
@@ -60,3 +60,22 @@ class Measured:
         """What follows `head` in the names of the finished cells, in order."""
         inside = [cell.removeprefix(f"{head}/") for cell in self.cells if cell.startswith(f"{head}/")]
         return list(dict.fromkeys(inside))
+
+
+def differences(mine: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
+    """By how much some values are above others, at each seed that both have."""
+    return {seed: value - others[seed] for seed, value in mine.items() if seed in others}
+
+
+def collapsed(findings: Iterable[Finding]) -> list[tuple[str, int]]:
+    """Cell and seed of each model no better than its most frequent class, or whose training diverged.
+
+    What is measured of a model that learned nothing says nothing about how it was trained.
+    """
+    return sorted({(row.cell, row.seed or 0) for row in findings if _collapsed(row)})
+
+
+def _collapsed(row: Finding) -> bool:
+    if row.metric != "test-accuracy":
+        return False
+    return row.value is None or (row.low is not None and row.chance is not None and row.low <= row.chance)

@@ -1,11 +1,16 @@
 """What was measured, with its interval, in a cell of a table and on a chart."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from glasshouse.exhibits import Chart, Series, StudyTable
+from glasshouse.measures.estimate import mean
 from glasshouse.spelling import DASH
 from glasshouse.studies.measured import Measured
+
+T = TypeVar("T")
+SIGNED = "+.3f"
+"""How differences, slopes and correlations are written."""
 
 
 class Ranged(Protocol):
@@ -31,6 +36,11 @@ def bracketed(estimate: Ranged | None, form: str = ".3f") -> str:
     return f"{value} [{estimate.low:{form}}, {estimate.high:{form}}]"
 
 
+def averaged(values: Collection[float]) -> str:
+    """The mean of some differences, slopes or shares and its interval, with signs, or a dash."""
+    return bracketed(mean(list(values)), SIGNED) if values else DASH
+
+
 def series_of(name: str, estimates: Sequence[Ranged | None]) -> Series:
     """An estimate for each category of a chart, nothing where it is null."""
     return Series(
@@ -52,6 +62,18 @@ def table(
 ) -> StudyTable:
     """A table of text."""
     return StudyTable(name=name, title=title, columns=tuple(columns), rows=tuple(map(tuple, rows)), note=note)
+
+
+def filled(
+    name: str,
+    title: str,
+    columns: Mapping[str, Callable[[T], str | int]],
+    rows: Iterable[T],
+    note: str = "",
+) -> StudyTable:
+    """A table with a row for each of `rows`; below its heading each column says what stands there."""
+    cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
+    return StudyTable(name=name, title=title, columns=tuple(columns), rows=cells, note=note)
 
 
 def chart(

@@ -13,8 +13,7 @@ from glasshouse.measures.trends import explained_share, powers, rank_correlation
 from glasshouse.studies.address import Address
 from glasshouse.studies.batch_robustness.cells import TIME, attack_name
 from glasshouse.studies.batch_robustness.printed import BENCHMARK, EPS, NETWORKS, SCHEDULES
-from glasshouse.studies.collapsed import collapsed
-from glasshouse.studies.measured import Measured
+from glasshouse.studies.measured import Measured, collapsed
 from glasshouse.verdicts.claims import Unit
 
 COLOUR = "cifar"

@@ -35,11 +35,7 @@ def table_cell(benchmark: Benchmark, method: Method, watched: bool, place: Workp
         trained = train(benchmark, method, place, watched=watched)
     except Diverged as error:
         return CellResult([_diverged(benchmark, method, "test-accuracy", error)])
-    findings = [
-        *_accuracies(trained, printed(benchmark.data, method.name, benchmark.fraction)),
-        *_movement(trained),
-        *_costs(trained),
-    ]
+    findings = _utility(trained, printed(benchmark.data, method.name, benchmark.fraction))
     return CellResult(findings, Exhibits(training=tuple(_curve(trained))))
 
 
@@ -63,38 +59,31 @@ def _diverged(benchmark: Benchmark, method: Method, metric: str, error: Diverged
     return benchmark.subject(method).finding("utility", metric, nothing)
 
 
-def _accuracies(trained: TrainedFederation, paper: tuple[float | None, float | None]) -> Iterator[Finding]:
-    """After the last round, and the mean over the last few, which is steadier."""
-    test = trained.split.images("test").label_counts()
-    n, majority = int(test.sum()), test.max().item() / int(test.sum())
-    last = proportion(round(trained.acc_global[-1] * n), n)
-    local = _spreadless(trained.acc_local[-1], len(trained.history.rounds[-1].clients))
-    utility = partial(trained.case.subject.finding, "utility", chance=majority)
-    yield utility("test-accuracy", last, printed=paper[0])
-    yield utility("late-accuracy", _mean(trained.acc_global[-LATE:]))
-    yield utility("local-accuracy", local, printed=paper[1])
-    yield utility("late-local-accuracy", _mean(trained.acc_local[-LATE:]))
+def _utility(trained: TrainedFederation, paper: tuple[float | None, float | None]) -> list[Finding]:
+    """Accuracy after the last round, over the last few and over all; how steady it is; and costs a round.
 
-
-def _movement(trained: TrainedFederation) -> Iterator[Finding]:
-    """The mean of the global model's curve, and how much it still moves at its end."""
-    curve = trained.acc_global
+    Costs are bytes to and from a client, and core-seconds of all clients and the server.
+    """
+    rounds, curve, local = trained.history.rounds, trained.acc_global, trained.acc_local
     late = curve[-min(STEADY, len(curve) // 2) :]
-    jumps = [abs(after - before) for before, after in pairwise(late)]
+    test = trained.split.images("test").label_counts()
+    n = int(test.sum())
     utility = partial(trained.case.subject.finding, "utility")
-    yield utility("mean-accuracy", _mean(curve))
-    yield utility("wobble", _spreadless(statistics.stdev(late), len(late)))
-    yield utility("jump", _mean(jumps))
-
-
-def _costs(trained: TrainedFederation) -> Iterator[Finding]:
-    """Bytes to and from a client, and core-seconds of all clients and the server, for each round."""
-    rounds = trained.history.rounds
-    utility = partial(trained.case.subject.finding, "utility")
-    yield utility("bytes-down", _mean([row.down for row in rounds]))
-    yield utility("bytes-up", _mean([row.up for row in rounds]))
+    accuracy = partial(utility, chance=test.max().item() / n)
+    findings = [
+        accuracy("test-accuracy", proportion(round(curve[-1] * n), n), printed=paper[0]),
+        accuracy("late-accuracy", _mean(curve[-LATE:])),
+        accuracy("local-accuracy", _spreadless(local[-1], len(rounds[-1].clients)), printed=paper[1]),
+        accuracy("late-local-accuracy", _mean(local[-LATE:])),
+        utility("mean-accuracy", _mean(curve)),
+        utility("wobble", _spreadless(statistics.stdev(late), len(late))),
+        utility("jump", _mean([abs(after - before) for before, after in pairwise(late)])),
+        utility("bytes-down", _mean([row.down for row in rounds])),
+        utility("bytes-up", _mean([row.up for row in rounds])),
+    ]
     if trained.seconds is not None:
-        yield utility("seconds-per-round", _spreadless(trained.seconds, len(rounds)))
+        findings.append(utility("seconds-per-round", _spreadless(trained.seconds, len(rounds))))
+    return findings
 
 
 def _mean(values: Sequence[float]) -> Estimate:

@@ -1,40 +1,30 @@
 """Tables: the paper's two, all strategies, ablations, training, costs, leaks; and charts of the same."""
 
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
 
 from glasshouse.exhibits import Chart, StudyTable
 from glasshouse.measures.estimate import mean
 from glasshouse.spelling import DASH
-from glasshouse.studies.fed_fsnet.measured import (
-    BOTH,
-    DOWN,
-    GLOBAL,
-    JUMP,
-    LAST,
-    LEAKS,
-    MEMBERSHIP,
-    SECONDS,
-    SPEED,
-    UP,
-    WOBBLE,
-    Federations,
-    Pair,
-    Quantity,
-)
+from glasshouse.studies.fed_fsnet import measured
+from glasshouse.studies.fed_fsnet.measured import BOTH, GLOBAL, LAST, Federations, Pair, Quantity, Scenario
 from glasshouse.studies.fed_fsnet.printed import CHOICES, OTHERS, PAPERS, TABLE_1, TABLE_2, WORDS, printed
-from glasshouse.studies.showing import bracketed, seeds_note, series_of
+from glasshouse.studies.showing import averaged, bracketed, chart, filled, seeds_note, series_of, table
 
 OVER_SEEDS = (
     "Means over seeds with their 95% t interval; one seed has that of its test images, where it has any."
 )
-LATE = "late: the mean over the last 5 rounds."
+LATE = f"{OVER_SEEDS} late: the mean over the last 5 rounds."
+PAIRED = f"{LATE} Differences are paired by seed."
 BOUNDS = "The upper bound is FedAvg on IID data, the lower bound FedAvg on shards of two classes a client."
 NO_AFL = "Where all clients take part (f = 1.0) AFL is FedAvg by construction and is not run."
-STEADINESS = "How fast and how steadily Acc_global rises"
-LAST_ROUNDS = (
-    "Standard deviation and change over the last 20 rounds, or the later half where that is less. "
-    f"{OVER_SEEDS}"
+GAP = "Gap closed: the gain in Acc_global over FedAvg, as a share of the upper bound's gain. None was tuned."
+LAST_ROUNDS = "Standard deviation and change over the last 20 rounds, or the later half where that is less."
+COSTS = (
+    "Means over rounds and seeds; kB of plain numbers, without masks and headers. Core-seconds are those of "
+    "all clients and the server together, on a machine that did other things too."
 )
 DASHES = (
     f"A dash: clients report nothing, or the server sends no samples. {OVER_SEEDS} Blind guesses: 0.5 for an "
@@ -45,235 +35,191 @@ DASHES = (
 FIGURE_2 = ("upper-bound", "fedavg", "fed-fsnet")
 """The curves of the paper's figure."""
 
+ColumnMap = dict[str, Callable[[Pair], str]]
+"""Headings, and what stands below each for a scenario and a method."""
 
-def tables(measured: Federations) -> list[StudyTable]:
+
+def tables(federations: Federations) -> list[StudyTable]:
     """Everything that the finished cells allow."""
-    filled = [
-        _papers(measured, "table-1", "Table 1: Fed-FSNet between its bounds", TABLE_1, BOUNDS),
-        _papers(measured, "table-2", "Table 2: Fed-FSNet and its competitors", TABLE_2, NO_AFL),
-        _others(measured),
-        _ablations(measured),
-        _quantities(measured, "training", STEADINESS, "table", (SPEED, WOBBLE, JUMP), LAST_ROUNDS),
-        _costs(measured),
-        _quantities(measured, "leaks", "What strategies give away", "leaks", LEAKS, DASHES),
+    columns, pairs = Columns(federations), federations.pairs()
+    papers, strategy, late = columns.beside_printed(), _named("strategy"), columns.shown(BOTH, ", late")
+    table_1, table_2 = (
+        [pair for pair in pairs if pair[1] in {method for method, _ in printed_table}]
+        for printed_table in (TABLE_1, TABLE_2)
+    )
+    ranked = [
+        (scenario, method)
+        for scenario in federations.scenarios()
+        if set(OTHERS) & set(federations.methods(scenario))
+        for method in federations.best(scenario, federations.methods(scenario), GLOBAL)
     ]
-    choices = StudyTable(
-        name="choices",
-        title="What the paper leaves open, and what is done here",
-        columns=("matter", "choice"),
-        rows=tuple(CHOICES.items()),
-    )
-    return [table for table in filled if table.rows] + [choices]
+    gains = late | columns.gains("fedavg", *BOTH) | {"gap closed": columns.closed}
+    variants = [
+        (scenario, method)
+        for scenario in federations.scenarios("ablation")
+        for method in ("fed-fsnet", *federations.methods(scenario, "ablation"))
+    ]
+    changes = _named("variant") | late | columns.gains("fed-fsnet", GLOBAL) | columns.gains("fedavg", GLOBAL)
+    steadiness = columns.shown((measured.SPEED, measured.WOBBLE, measured.JUMP))
+    leaks, attacked = columns.shown(measured.LEAKS), federations.pairs("leaks")
+    laid_out = [
+        filled("table-1", "Table 1: Fed-FSNet between its bounds", papers, table_1, f"{BOUNDS} {LATE}"),
+        filled("table-2", "Table 2: Fed-FSNet and its competitors", papers, table_2, f"{NO_AFL} {LATE}"),
+        filled("strategies", "All strategies, the best first", strategy | gains, ranked, f"{PAIRED} {GAP}"),
+        filled("ablations", "Fed-FSNet with one thing changed", changes, variants, PAIRED),
+        filled(
+            "training",
+            "How fast and how steadily Acc_global rises",
+            strategy | steadiness,
+            pairs,
+            f"{LAST_ROUNDS} {OVER_SEEDS}",
+        ),
+        filled("costs", "What a round costs", strategy | columns.costs(), pairs, COSTS),
+        filled("leaks", "What strategies give away", strategy | leaks, attacked, DASHES),
+        table(
+            "choices",
+            "What the paper leaves open, and what is done here",
+            ("matter", "choice"),
+            CHOICES.items(),
+        ),
+    ]
+    return [shown for shown in laid_out if shown.rows]
 
 
-def _table(
-    name: str,
-    title: str,
-    columns: Sequence[str],
-    rows: Iterable[Pair],
-    cells: Callable[[Pair], Iterable[str]],
-    note: str,
-) -> StudyTable:
-    """A table with a row for each pair; the first of `columns` is that of the methods."""
-    return StudyTable(
-        name=name,
-        title=title,
-        columns=(columns[0], "setting", *columns[1:]),
-        rows=tuple((WORDS[pair[1]], str(pair[0]), *cells(pair)) for pair in rows),
-        note=note,
-    )
+def _named(heading: str) -> ColumnMap:
+    return {heading: lambda pair: WORDS[pair[1]], "setting": lambda pair: str(pair[0])}
 
 
-def _papers(
-    measured: Federations, name: str, title: str, table: Iterable[tuple[str, float]], more: str
-) -> StudyTable:
-    """One of the paper's tables, method by method and scenario by scenario, printed beside measured."""
+@dataclass(frozen=True)
+class Columns:
+    """The columns that tables are made of."""
 
-    def cells(pair: Pair) -> Iterator[str]:
-        scenario, method = pair
-        for number, quantity in zip(printed(scenario.data, method, scenario.fraction), BOTH):
-            yield DASH if number is None else f"{number:.3f}"
-            yield from _shown(measured, pair, (LAST[quantity], quantity))
+    federations: Federations
 
-    columns = [f"{quantity.name}, {what}" for quantity in BOTH for what in ("printed", "last round", "late")]
-    methods = {method for method, _ in table}
-    rows = [pair for pair in measured.pairs() if pair[1] in methods]
-    return _table(name, title, ("method", *columns), rows, cells, f"{more} {OVER_SEEDS} {LATE}")
+    def shown(self, quantities: Iterable[Quantity], words: str = "") -> ColumnMap:
+        """Some quantities with their intervals."""
+        return {f"{quantity.name}{words}": partial(self._shown, quantity) for quantity in quantities}
 
+    def beside_printed(self) -> ColumnMap:
+        """Both accuracies as the paper prints them, after the last round and late."""
+        columns = _named("method")
+        for quantity in BOTH:
+            columns[f"{quantity.name}, printed"] = partial(_printed, quantity)
+            columns |= self.shown([LAST[quantity]], ", last round") | self.shown([quantity], ", late")
+        return columns
 
-def _others(measured: Federations) -> StudyTable:
-    """Every strategy beside FedAvg, and how much of the gap between the bounds it closes."""
-    columns = [f"{quantity.name}{what}" for what in (", late", " over FedAvg's") for quantity in BOTH]
-    return _table(
-        "strategies",
-        "All strategies, the best first",
-        ("strategy", *columns, "gap closed"),
-        [
-            (scenario, method)
-            for scenario in measured.scenarios()
-            if set(OTHERS) & set(measured.methods(scenario))
-            for method in measured.best(scenario, measured.methods(scenario), GLOBAL)
-        ],
-        lambda pair: [
-            *_shown(measured, pair, BOTH),
-            *(_gain(measured, pair, "fedavg", quantity) for quantity in BOTH),
-            _closed(measured, pair),
-        ],
-        f"{OVER_SEEDS} {LATE} Differences are paired by seed. Gap closed: the gain in Acc_global over "
-        "FedAvg, as a share of the upper bound's gain. None was tuned.",
-    )
+    def gains(self, other: str, *quantities: Quantity) -> ColumnMap:
+        """By how much methods are above another one."""
+        words = f"over {WORDS[other]}'s"
+        return {f"{quantity.name} {words}": partial(self._gain, other, quantity) for quantity in quantities}
 
-
-def _ablations(measured: Federations) -> StudyTable:
-    columns = [f"{quantity.name}, late" for quantity in BOTH]
-    return _table(
-        "ablations",
-        "Fed-FSNet with one thing changed",
-        ("variant", *columns, "Acc_global over Fed-FSNet's", "Acc_global over FedAvg's"),
-        [
-            (scenario, method)
-            for scenario in measured.scenarios("ablation")
-            for method in ("fed-fsnet", *measured.methods(scenario, "ablation"))
-        ],
-        lambda pair: [
-            *_shown(measured, pair, BOTH),
-            *(_gain(measured, pair, other, GLOBAL) for other in ("fed-fsnet", "fedavg")),
-        ],
-        f"{OVER_SEEDS} {LATE} Differences are paired by seed.",
-    )
-
-
-def _costs(measured: Federations) -> StudyTable:
-    """Bytes and seconds, also in units of FedAvg's."""
-
-    def cells(pair: Pair) -> Iterator[str]:
-        for quantity, unit in ((DOWN, 1000), (UP, 1000), (SECONDS, 1)):
-            estimates = [measured.of(which, quantity) for which in (pair, (pair[0], "fedavg"))]
-            value, base = (None if estimate is None else estimate.value for estimate in estimates)
-            yield DASH if value is None else f"{value / unit:,.1f}"
-            yield f"{value / base:.2f}" if value is not None and base else DASH
-
-    kilobytes = ("kB to a client", "of FedAvg's", "kB from a client", "of FedAvg's, from")
-    return _table(
-        "costs",
-        "What a round costs",
-        ("strategy", *kilobytes, "core-seconds a round", "of FedAvg's, seconds"),
-        measured.pairs(),
-        cells,
-        "Means over rounds and seeds; kB of plain numbers, without masks and headers. Core-seconds are those "
-        "of all clients and the server together, on a machine that did other things too.",
-    )
-
-
-def _quantities(
-    measured: Federations, name: str, title: str, kind: str, quantities: Sequence[Quantity], note: str
-) -> StudyTable:
-    """Some quantities of every method."""
-    columns = ("strategy", *(quantity.name for quantity in quantities))
-    return _table(
-        name, title, columns, measured.pairs(kind), lambda pair: _shown(measured, pair, quantities), note
-    )
-
-
-def _shown(measured: Federations, pair: Pair, quantities: Iterable[Quantity]) -> list[str]:
-    return [bracketed(measured.of(pair, quantity)) for quantity in quantities]
-
-
-def _gain(measured: Federations, pair: Pair, other: str, quantity: Quantity) -> str:
-    scenario, method = pair
-    gains = list(measured.apart(method, [(scenario, other)], quantity).values())
-    return bracketed(mean(gains), "+.3f") if gains and method != other else DASH
-
-
-def _closed(measured: Federations, pair: Pair) -> str:
-    """The share of the gap between the bounds that a method closes, from means over the seeds."""
-    scenario, method = pair
-    gain, gap = (
-        measured.apart(name, [(scenario, "fedavg")], GLOBAL).values() for name in (method, "upper-bound")
-    )
-    if not gain or not gap or method in ("fedavg", "upper-bound"):
-        return DASH
-    return f"{statistics.fmean(gain) / statistics.fmean(gap):.0%}"
-
-
-def charts(measured: Federations) -> list[Chart]:
-    """Figure 2, accuracy against rounds, for every scenario; and what strategies gain and give away."""
-    drawn = [*_curves(measured), *_gains(measured), *_membership(measured)]
-    return [chart.model_copy(update={"note": seeds_note(measured)}) for chart in drawn]
-
-
-def _curves(measured: Federations) -> Iterator[Chart]:
-    """Accuracy by round: of the bounds and Fed-FSNet, as in the paper, of all its methods, and of others."""
-    for scenario in measured.scenarios():
-        finished = measured.methods(scenario)
-        papers = [method for method in PAPERS if method in finished]
-        bounds = [method for method in FIGURE_2 if method in papers]
-        others = ["fedavg", *(method for method in finished if method not in papers)]
-        figure = "Figure 2" if scenario.data == "mnist" else "As Figure 2"
-        for group, title, methods, enough in (
-            ("bounds", figure, bounds, len(bounds) > 1),
-            ("rivals", "Rows of Tables 1 and 2", papers, len(papers) > len(bounds)),
-            ("others", "Other strategies", others, len(others) > 1),
+    def costs(self) -> ColumnMap:
+        """Bytes and seconds, also in units of FedAvg's."""
+        columns: ColumnMap = {}
+        for quantity, unit, heading, relative in (
+            (measured.DOWN, 1000, "kB to a client", "of FedAvg's"),
+            (measured.UP, 1000, "kB from a client", "of FedAvg's, from"),
+            (measured.SECONDS, 1, "core-seconds a round", "of FedAvg's, seconds"),
         ):
-            if not enough:
-                continue
-            curves = {method: measured.curve((scenario, method)) for method in methods}
+            columns |= {
+                heading: partial(self._cost, quantity, unit),
+                relative: partial(self._of_fedavgs, quantity),
+            }
+        return columns
+
+    def closed(self, pair: Pair) -> str:
+        """The share of the gap between the bounds that a method closes, from means over the seeds."""
+        scenario, method = pair
+        gain, gap = (
+            self.federations.apart(name, [(scenario, "fedavg")], GLOBAL) for name in (method, "upper-bound")
+        )
+        bound = method in ("fedavg", "upper-bound")
+        return DASH if bound else _ratio(gain.values(), gap.values(), ".0%")
+
+    def _shown(self, quantity: Quantity, pair: Pair) -> str:
+        return bracketed(self.federations.of(pair, quantity))
+
+    def _gain(self, other: str, quantity: Quantity, pair: Pair) -> str:
+        scenario, method = pair
+        gains = self.federations.apart(method, [(scenario, other)], quantity)
+        return averaged(gains.values()) if method != other else DASH
+
+    def _cost(self, quantity: Quantity, unit: float, pair: Pair) -> str:
+        return _ratio(self.federations.at(pair, quantity).values(), [unit], ",.1f")
+
+    def _of_fedavgs(self, quantity: Quantity, pair: Pair) -> str:
+        mine, fedavgs = (self.federations.at(which, quantity) for which in (pair, (pair[0], "fedavg")))
+        return _ratio(mine.values(), fedavgs.values(), ".2f")
+
+
+def _printed(quantity: Quantity, pair: Pair) -> str:
+    scenario, method = pair
+    number = printed(scenario.data, method, scenario.fraction)[BOTH.index(quantity)]
+    return DASH if number is None else f"{number:.3f}"
+
+
+def _ratio(values: Collection[float], base: Collection[float], form: str) -> str:
+    """The mean of some values as a multiple of that of others, or a dash where there are none."""
+    return format(fmean(values) / fmean(base), form) if values and base else DASH
+
+
+def charts(federations: Federations) -> list[Chart]:
+    """Figure 2, accuracy against rounds, for every scenario; and what strategies gain and give away."""
+    scenarios = federations.scenarios()
+    drawn = [figure for scenario in scenarios for figure in _curves(federations, scenario)]
+    drawn += [figure for scenario in scenarios for figure in _gains(federations, scenario)]
+    drawn += _membership(federations)
+    return [figure.model_copy(update={"note": seeds_note(federations)}) for figure in drawn]
+
+
+def _curves(federations: Federations, scenario: Scenario) -> Iterator[Chart]:
+    """Accuracy by round: of the bounds and Fed-FSNet, as in the paper, of all its methods, and of others."""
+    finished = federations.methods(scenario)
+    papers = [method for method in PAPERS if method in finished]
+    bounds = [method for method in FIGURE_2 if method in papers]
+    others = ["fedavg", *(method for method in finished if method not in papers)]
+    figure = "Figure 2" if scenario.data == "mnist" else "As Figure 2"
+    for group, title, methods, enough in (
+        ("bounds", figure, bounds, len(bounds) > 1),
+        ("rivals", "Rows of Tables 1 and 2", papers, len(papers) > len(bounds)),
+        ("others", "Other strategies", others, len(others) > 1),
+    ):
+        if enough:
+            curves = {method: federations.curve((scenario, method)) for method in methods}
             rounds = sorted({number for curve in curves.values() for number in curve})
             series = [
                 series_of(WORDS[method], [curve.get(number) for number in rounds])
                 for method, curve in curves.items()
             ]
-            yield Chart(
-                name=f"rounds-{scenario.name}-{group}",
-                title=f"{title}: {scenario}",
-                kind="curves",
-                x="round",
-                y="Acc_global",
-                categories=tuple(map(str, rounds)),
-                series=tuple(series),
-            )
+            name, axes = f"rounds-{scenario.name}-{group}", ("round", "Acc_global")
+            yield chart(name, f"{title}: {scenario}", axes, map(str, rounds), series, kind="curves")
 
 
-def _gains(measured: Federations) -> Iterator[Chart]:
+def _gains(federations: Federations, scenario: Scenario) -> Iterator[Chart]:
     """Late accuracies over FedAvg's, paired by seed."""
-    for scenario in measured.scenarios():
-        finished = measured.methods(scenario)
-        methods = [method for method in finished if method not in ("fedavg", "upper-bound")]
-        if len(methods) < 2 or "fedavg" not in finished:
-            continue
-        series = []
-        for quantity in BOTH:
-            gains = [
-                list(measured.apart(method, [(scenario, "fedavg")], quantity).values()) for method in methods
-            ]
-            series.append(series_of(quantity.name, [mean(gain) if gain else None for gain in gains]))
-        yield Chart(
-            name=f"gains-{scenario.name}",
-            title=f"Late accuracy over FedAvg's: {scenario}",
-            kind="bars",
-            y="difference",
-            categories=tuple(WORDS[method] for method in methods),
-            series=tuple(series),
-        )
+    finished = federations.methods(scenario)
+    methods = [method for method in finished if method not in ("fedavg", "upper-bound")]
+    if len(methods) < 2 or "fedavg" not in finished:
+        return
+    series = []
+    for quantity in BOTH:
+        gains = [federations.apart(method, [(scenario, "fedavg")], quantity) for method in methods]
+        means = [mean(list(gain.values())) if gain else None for gain in gains]
+        series.append(series_of(quantity.name, means))
+    name, title = f"gains-{scenario.name}", f"Late accuracy over FedAvg's: {scenario}"
+    yield chart(name, title, ("", "difference"), [WORDS[method] for method in methods], series, kind="bars")
 
 
-def _membership(measured: Federations) -> Iterator[Chart]:
+def _membership(federations: Federations) -> Iterator[Chart]:
     """How well an outsider tells members, by strategy and scenario."""
-    methods = list(dict.fromkeys(method for _, method in measured.pairs("leaks")))
-    series = [
-        series_of(
-            f"{scenario.data}, {scenario.model}",
-            [measured.of((scenario, method), MEMBERSHIP) for method in methods],
-        )
-        for scenario in measured.scenarios("leaks")
-    ]
+    methods = list(dict.fromkeys(method for _, method in federations.pairs("leaks")))
+    series = []
+    for scenario in federations.scenarios("leaks"):
+        aucs = [federations.of((scenario, method), measured.MEMBERSHIP) for method in methods]
+        series.append(series_of(f"{scenario.data}, {scenario.model}", aucs))
     if series:
-        yield Chart(
-            name="membership",
-            title="Membership AUC of loss-threshold on the final model",
-            kind="bars",
-            y="AUC",
-            categories=tuple(WORDS[method] for method in methods),
-            chance=0.5,
-            series=tuple(series),
+        title, words = (
+            "Membership AUC of loss-threshold on the final model",
+            [WORDS[method] for method in methods],
         )
+        yield chart("membership", title, ("", "AUC"), words, series, kind="bars", chance=0.5)

@@ -11,8 +11,7 @@ from glasshouse.exhibits import TrainingPoint
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import Estimate, mean
 from glasshouse.studies.address import Address
-from glasshouse.studies.collapsed import collapsed
-from glasshouse.studies.measured import Measured
+from glasshouse.studies.measured import Measured, collapsed, differences
 from glasshouse.verdicts.claims import Unit
 
 SCENARIO = "{data}/{model}/f-{fraction}"
@@ -158,11 +157,11 @@ class Federations(Measured):
 
     def apart(self, method: str, others: Iterable[Pair], quantity: Quantity) -> dict[Unit, float]:
         """By how much a method is above the one of each pair, at each seed that both have."""
-        differences: dict[Unit, float] = {}
+        gains: dict[Unit, float] = {}
         for scenario, other in others:
-            mine, yours = (self.at((scenario, name), quantity) for name in (method, other))
-            differences |= {scenario.unit(seed): mine[seed] - yours[seed] for seed in mine if seed in yours}
-        return differences
+            apart = differences(*(self.at((scenario, name), quantity) for name in (method, other)))
+            gains |= {scenario.unit(seed): gain for seed, gain in apart.items()}
+        return gains
 
     def over_chance(self, pairs: Iterable[Pair], quantity: Quantity) -> dict[Unit, float]:
         """By how much a quantity is above a blind guess for each pair, at each seed."""

@@ -1,32 +1,17 @@
 """What was measured, with its interval, in a cell of a table and on a chart."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from glasshouse.exhibits import Chart, Series, StudyTable
-from glasshouse.measures.estimate import mean
+from glasshouse.measures.estimate import Estimate, mean
 from glasshouse.spelling import DASH
 from glasshouse.studies.measured import Measured
 
 T = TypeVar("T")
-SIGNED = "+.3f"
-"""How differences, slopes and correlations are written."""
 
 
-class Ranged(Protocol):
-    """A value and the ends of its interval, each null where there is none."""
-
-    @property
-    def value(self) -> float | None: ...
-
-    @property
-    def low(self) -> float | None: ...
-
-    @property
-    def high(self) -> float | None: ...
-
-
-def bracketed(estimate: Ranged | None, form: str = ".3f") -> str:
+def bracketed(estimate: Estimate | None, form: str = ".3f") -> str:
     """A value and its interval as short as can be, `0.712 [0.698, 0.726]`, or a dash; `form` is a format."""
     if estimate is None or estimate.value is None:
         return DASH
@@ -38,10 +23,10 @@ def bracketed(estimate: Ranged | None, form: str = ".3f") -> str:
 
 def averaged(values: Collection[float]) -> str:
     """The mean of some differences, slopes or shares and its interval, with signs, or a dash."""
-    return bracketed(mean(list(values)), SIGNED) if values else DASH
+    return bracketed(mean(list(values)), "+.3f") if values else DASH
 
 
-def series_of(name: str, estimates: Sequence[Ranged | None]) -> Series:
+def series_of(name: str, estimates: Sequence[Estimate | None]) -> Series:
     """An estimate for each category of a chart, nothing where it is null."""
     return Series(
         name=name,
@@ -58,7 +43,7 @@ def seeds_note(measured: Measured) -> str:
 
 
 def table(
-    name: str, title: str, columns: Iterable[str], rows: Iterable[Sequence[str]], note: str = ""
+    name: str, title: str, columns: Iterable[str], rows: Iterable[Sequence[str | int]], note: str = ""
 ) -> StudyTable:
     """A table of text."""
     return StudyTable(name=name, title=title, columns=tuple(columns), rows=tuple(map(tuple, rows)), note=note)

@@ -1,7 +1,7 @@
 """What is varied at each scale: data, networks, schedules, batch sizes and clients."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from glasshouse.exhibits import Exhibits
@@ -10,15 +10,7 @@ from glasshouse.studies.batch_robustness.cells import central_cell, federated_ce
 from glasshouse.studies.batch_robustness.claims import verdicts
 from glasshouse.studies.batch_robustness.layout import charts, tables
 from glasshouse.studies.batch_robustness.measured import CentralAddress, FederatedAddress, Models
-from glasshouse.studies.batch_robustness.printed import (
-    ADVERSARIAL,
-    ALL,
-    FIXED,
-    MAIN,
-    MOMENTUM,
-    SCALED,
-    Schedule,
-)
+from glasshouse.studies.batch_robustness.printed import ADVERSARIAL, ALL, FIXED, HEAVY, MAIN, SCALED, Schedule
 from glasshouse.studies.batch_robustness.training import Learner
 from glasshouse.studies.study import Cell, Presentation, Study
 from glasshouse.verdicts.claims import Verdict
@@ -26,51 +18,35 @@ from glasshouse.verdicts.claims import Verdict
 PARTITIONS = {"iid": "iid", "shards": "shards(per_client=2)"}
 
 
-@dataclass(frozen=True)
-class Sweep:
+def _central(
+    kind: str, learner: Learner, schedules: tuple[Schedule, ...], batches: tuple[int, ...]
+) -> list[Cell]:
     """A network under several schedules and batch sizes; `kind` is its part of the study."""
-
-    kind: str
-    learner: Learner
-    schedules: tuple[Schedule, ...]
-    batches: tuple[int, ...]
-
-    def cells(self) -> list[Cell]:
-        """A cell for each model."""
-        learner = self.learner
-        return [
-            Cell(
-                str(CentralAddress(self.kind, learner.data, learner.model, schedule.name, batch)),
-                partial(central_cell, learner, schedule, batch),
-                single=True,
-            )
-            for schedule in self.schedules
-            for batch in self.batches
-        ]
+    return [
+        Cell(
+            str(CentralAddress(kind, learner.data, learner.model, schedule.name, batch)),
+            partial(central_cell, learner, schedule, batch),
+            single=True,
+        )
+        for schedule in schedules
+        for batch in batches
+    ]
 
 
-@dataclass(frozen=True)
-class FederatedSweep:
+def _federated(
+    learner: Learner, schedules: tuple[Schedule, ...], clients: tuple[int, ...], batch: int
+) -> list[Cell]:
     """A network trained by FedAvg, by so many `clients` with batches of `batch` each."""
-
-    learner: Learner
-    schedules: tuple[Schedule, ...]
-    clients: tuple[int, ...]
-    batch: int
-
-    def cells(self) -> list[Cell]:
-        """A cell for each model."""
-        learner, batch = self.learner, self.batch
-        return [
-            Cell(
-                str(FederatedAddress(learner.data, learner.model, schedule.name, division, clients, batch)),
-                partial(federated_cell, learner, schedule, partition, clients, batch),
-                single=True,
-            )
-            for schedule in self.schedules
-            for division, partition in PARTITIONS.items()
-            for clients in self.clients
-        ]
+    return [
+        Cell(
+            str(FederatedAddress(learner.data, learner.model, schedule.name, division, count, batch)),
+            partial(federated_cell, learner, schedule, partition, count, batch),
+            single=True,
+        )
+        for schedule in schedules
+        for division, partition in PARTITIONS.items()
+        for count in clients
+    ]
 
 
 def _doubling(first: int, last: int) -> tuple[int, ...]:
@@ -89,32 +65,32 @@ WHOLE_COLOUR = replace(WHOLE, data="cifar10", model="c1", train=40000)
 
 LAPTOP = _doubling(32, 1024)
 PAPER = _doubling(16, 8192)
-SWEEPS: dict[str, tuple[Sweep | FederatedSweep, ...]] = {
-    "smoke": (
-        Sweep("grid", DIGITS, (*MAIN, MOMENTUM[-1]), (16, 64, 256)),
-        Sweep("adversarial", DIGITS, (ADVERSARIAL,), (16, 256)),
-        FederatedSweep(DIGITS, (FIXED,), (4, 16), 16),
-    ),
-    "laptop": (
-        Sweep("grid", MNIST, ALL, LAPTOP),
-        Sweep("grid", FASHION, MAIN, LAPTOP),
-        Sweep("grid", DENSE, ALL, LAPTOP),
-        Sweep("grid", replace(DENSE, data="fashion-mnist"), MAIN, LAPTOP),
-        Sweep("grid", COLOUR, ALL, LAPTOP),
-        Sweep("adversarial", MNIST, (ADVERSARIAL,), (32, 128, 512)),
-        Sweep("longer", LONGER, (FIXED, SCALED), (32, 256, 1024)),
-        FederatedSweep(FASHION, (FIXED, SCALED), (2, 8, 32), 32),
-    ),
-    "paper": (
-        Sweep("grid", WHOLE, ALL, PAPER),
-        Sweep("grid", WHOLE_CNN, ALL, PAPER),
-        Sweep("grid", WHOLE_FASHION, MAIN, PAPER),
-        Sweep("grid", replace(WHOLE_FASHION, model="stdcnn"), MAIN, PAPER),
-        Sweep("grid", WHOLE_COLOUR, ALL, PAPER),
-        Sweep("grid", replace(WHOLE_COLOUR, model="resnet18"), ALL, PAPER),
-        Sweep("adversarial", WHOLE_CNN, (ADVERSARIAL,), PAPER),
-        FederatedSweep(replace(WHOLE_FASHION, model="stdcnn"), (FIXED, SCALED), (2, 8, 32, 128), 64),
-    ),
+CELLS = {
+    "smoke": [
+        *_central("grid", DIGITS, (*MAIN, HEAVY), (16, 64, 256)),
+        *_central("adversarial", DIGITS, (ADVERSARIAL,), (16, 256)),
+        *_federated(DIGITS, (FIXED,), (4, 16), 16),
+    ],
+    "laptop": [
+        *_central("grid", MNIST, ALL, LAPTOP),
+        *_central("grid", FASHION, MAIN, LAPTOP),
+        *_central("grid", DENSE, ALL, LAPTOP),
+        *_central("grid", replace(DENSE, data="fashion-mnist"), MAIN, LAPTOP),
+        *_central("grid", COLOUR, ALL, LAPTOP),
+        *_central("adversarial", MNIST, (ADVERSARIAL,), (32, 128, 512)),
+        *_central("longer", LONGER, (FIXED, SCALED), (32, 256, 1024)),
+        *_federated(FASHION, (FIXED, SCALED), (2, 8, 32), 32),
+    ],
+    "paper": [
+        *_central("grid", WHOLE, ALL, PAPER),
+        *_central("grid", WHOLE_CNN, ALL, PAPER),
+        *_central("grid", WHOLE_FASHION, MAIN, PAPER),
+        *_central("grid", replace(WHOLE_FASHION, model="stdcnn"), MAIN, PAPER),
+        *_central("grid", WHOLE_COLOUR, ALL, PAPER),
+        *_central("grid", replace(WHOLE_COLOUR, model="resnet18"), ALL, PAPER),
+        *_central("adversarial", WHOLE_CNN, (ADVERSARIAL,), PAPER),
+        *_federated(replace(WHOLE_FASHION, model="stdcnn"), (FIXED, SCALED), (2, 8, 32, 128), 64),
+    ],
 }
 
 
@@ -125,7 +101,7 @@ class BatchRobustnessStudy(Study):
     title = "Robustness and curvature against batch size, in one place and in many"
 
     def cells(self, scale: str) -> list[Cell]:
-        return [cell for sweep in SWEEPS[scale] for cell in sweep.cells()]
+        return list(CELLS[scale])
 
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
         return verdicts(Models(findings))

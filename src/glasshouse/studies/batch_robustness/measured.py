@@ -133,11 +133,13 @@ class Models(Measured):
         super().__init__(row for row in rows if (row.cell, row.seed or 0) not in set(self.collapsed))
         self.central = CentralAddress.matching(self.cells)
         self.federated = FederatedAddress.matching(self.cells)
+        self._batches: dict[Line, list[int]] = {}
+        for at in self.central:
+            self._batches.setdefault(Line(at.kind, at.data, at.model, at.schedule), []).append(at.batch)
 
     def lines(self, *kinds: str) -> list[Line]:
         """The lines that have finished cells, in order."""
-        lines = [Line(at.kind, at.data, at.model, at.schedule) for at in self.central]
-        return [line for line in dict.fromkeys(lines) if line.kind in kinds]
+        return [line for line in self._batches if line.kind in kinds]
 
     def networks(self) -> list[tuple[str, str]]:
         """Data and network of the finished lines of the grid."""
@@ -145,7 +147,7 @@ class Models(Measured):
 
     def batches(self, line: Line) -> list[int]:
         """The finished batch sizes of a line, rising."""
-        return sorted(at.batch for at in self.central if line.at(at.batch) == at)
+        return sorted(self._batches.get(line, ()))
 
     def at(self, address: ModelAddress, quantity: Quantity) -> dict[int, float]:
         """The quantity at each seed, in doublings where it is logarithmic."""
@@ -167,32 +169,23 @@ class Models(Measured):
 
     def slopes(self, line: Line, quantity: Quantity) -> dict[Unit, float]:
         """The change with each doubling of the batch size, for each seed with at least 3 sizes."""
-        points = self._points(line, quantity)
-        slopes = {}
-        for seed in sorted({seed for seed, _, _ in points}):
-            x, y = zip(*((x, y) for number, x, y in points if number == seed))
-            change = slope(x, y) if len(x) >= 3 else None
-            if change is not None:
-                slopes[line.data, line.model, seed] = change
-        return slopes
+        by_seed: dict[int, list[tuple[float, float]]] = {}
+        for batch in self.batches(line):
+            for seed, value in self.at(line.at(batch), quantity).items():
+                by_seed.setdefault(seed, []).append((math.log2(batch), value))
+        changes = {seed: slope(*zip(*by_seed[seed])) for seed in sorted(by_seed) if len(by_seed[seed]) >= 3}
+        return {
+            (line.data, line.model, seed): change for seed, change in changes.items() if change is not None
+        }
 
     def correlation(self, line: Line, quantity: Quantity, other: Quantity | None = None) -> Estimate:
         """The rank correlation with the batch size, or with another quantity, over all sizes and seeds."""
-        if other is None:
-            pairs = [(x, y) for _, x, y in self._points(line, quantity)]
-        else:
-            pairs = []
-            for batch in self.batches(line):
-                mine, yours = (self.at(line.at(batch), which) for which in (quantity, other))
-                pairs += [(mine[seed], yours[seed]) for seed in mine if seed in yours]
+        pairs = []
+        for batch in self.batches(line):
+            mine = self.at(line.at(batch), quantity)
+            yours = self.at(line.at(batch), other) if other else dict.fromkeys(mine, math.log2(batch))
+            pairs += [(yours[seed], mine[seed]) for seed in mine if seed in yours]
         return rank_correlation([x for x, _ in pairs], [y for _, y in pairs])
-
-    def _points(self, line: Line, quantity: Quantity) -> list[tuple[int, float, float]]:
-        return [
-            (seed, math.log2(batch), value)
-            for batch in self.batches(line)
-            for seed, value in self.at(line.at(batch), quantity).items()
-        ]
 
 
 FEWEST = 10

@@ -46,18 +46,19 @@ FIXED = Schedule("lr", "LR")
 SCALED = Schedule("lr-bs", "LR/BS", scaled=True)
 BENCHMARK = Schedule("benchmark", "Benchmark", momentum=0.9, annealing="halving")
 MOMENTUM = tuple(Schedule(f"lr-m{m}", f"LR, m = {m}", momentum=m) for m in (0.2, 0.5, 0.9))
-SCALED_MOMENTUM = Schedule("lr-bs-m0.9", "LR/BS, m = 0.9", scaled=True, momentum=0.9)
+HEAVY = MOMENTUM[-1]
+SCALED_HEAVY = Schedule("lr-bs-m0.9", "LR/BS, m = 0.9", scaled=True, momentum=0.9)
 ADVERSARIAL = Schedule("adversarial", "adversarial, m = 0.9", momentum=0.9, adversarial=0.1)
 
 MAIN = (FIXED, SCALED, BENCHMARK)
-ALL = (*MAIN, *MOMENTUM, SCALED_MOMENTUM)
+ALL = (*MAIN, *MOMENTUM, SCALED_HEAVY)
 SCHEDULES = {schedule.name: schedule for schedule in (*ALL, ADVERSARIAL)}
 
 NETWORKS = {"m1": "M1", "stdcnn": "StdCNN", "c1": "C1", "resnet18": "ResNet18"}
 GROUPS = {
     "main": ("by schedule", MAIN),
     "momentum": ("LR, by momentum", (FIXED, *MOMENTUM)),
-    "ratio": ("LR/BS, by momentum", (SCALED, SCALED_MOMENTUM)),
+    "ratio": ("LR/BS, by momentum", (SCALED, SCALED_HEAVY)),
 }
 """Which lines a figure compares, and how its title says so."""
 FIGURES = {

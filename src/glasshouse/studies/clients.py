@@ -8,6 +8,7 @@ from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.setting import AttackTable, DataTable, ModelTable, Setting, TrainingTable
 from glasshouse.findings import Finding
 from glasshouse.store import RunFolder
+from glasshouse.studies.measured import Measured, differences
 from glasshouse.studies.study import Cell, Study, Workplace
 from glasshouse.verdicts.claims import Unit, Verdict, judge
 
@@ -44,13 +45,10 @@ class ClientsStudy(Study):
         return [Cell(_name(count), partial(_audit, SETTINGS[scale], count)) for count in counts]
 
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
+        hidden = f"{MOST} clients hide members better than {FEWEST} from the loss threshold"
         claims = (
             (f"{MOST} clients reach a lower test accuracy than {FEWEST}", "test-accuracy", None),
-            (
-                f"{MOST} clients hide members better than {FEWEST} from the loss threshold",
-                "auc",
-                "loss-threshold",
-            ),
+            (hidden, "auc", "loss-threshold"),
         )
         return [
             judge(claim, _falls(findings, metric, attack), f"fall of {metric}")
@@ -72,13 +70,9 @@ def _audit(setting: Setting, clients: int, place: Workplace) -> list[Finding]:
 
 def _falls(findings: Sequence[Finding], metric: str, attack: str | None) -> dict[Unit, float]:
     """How much the metric falls from the fewest to the most clients, for each seed that has both."""
-    few, many = (
-        {
-            (row.data or "", row.model or "", row.seed or 0): row.value
-            for row in findings
-            if (row.cell, row.metric, row.attack) == (_name(clients), metric, attack)
-            and row.value is not None
-        }
-        for clients in (FEWEST, MOST)
-    )
-    return {unit: few[unit] - many[unit] for unit in few if unit in many}
+    measured = Measured(findings)
+    few, many = (measured.by_seed(_name(clients), attack, metric) for clients in (FEWEST, MOST))
+    falls = differences(few, many)
+    return {
+        (row.data or "", row.model or "", row.seed): falls[row.seed] for row in findings if row.seed in falls
+    }

@@ -56,11 +56,6 @@ class Measured:
         """The attacks whose `metric` was measured in a cell, in order."""
         return [key[1] for key in self._pooled if key[1] and (key[0], key[2]) == (cell, metric)]
 
-    def under(self, head: str) -> list[str]:
-        """What follows `head` in the names of the finished cells, in order."""
-        inside = [cell.removeprefix(f"{head}/") for cell in self.cells if cell.startswith(f"{head}/")]
-        return list(dict.fromkeys(inside))
-
 
 def differences(mine: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
     """By how much some values are above others, at each seed that both have."""

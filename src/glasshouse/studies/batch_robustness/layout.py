@@ -9,7 +9,15 @@ from itertools import product
 from glasshouse.exhibits import Chart, Series, StudyTable
 from glasshouse.spelling import DASH
 from glasshouse.studies.batch_robustness import measured
-from glasshouse.studies.batch_robustness.measured import CLEAN, TOP, Line, ModelAddress, Models, Quantity
+from glasshouse.studies.batch_robustness.measured import (
+    CLEAN,
+    TOP,
+    Line,
+    ModelAddress,
+    Models,
+    Points,
+    Quantity,
+)
 from glasshouse.studies.batch_robustness.printed import FIGURES, GROUPS, NETWORKS, SCHEDULES
 from glasshouse.studies.showing import averaged, bracketed, chart, filled, seeds_note, series_of, table
 
@@ -96,19 +104,12 @@ def _rank(models: Models, quantity: Quantity, line: Line, other: Quantity | None
 def _training_time(models: Models) -> StudyTable:
     """How much of each quantity goes with training time, and how much with the batch size."""
     rows = []
-    for network in models.networks():
-        for quantity in measured.QUANTITIES:
-            shares = [
-                [
-                    share
-                    for unit, share in measured.explained(models, quantity, says).items()
-                    if unit[:2] == network
-                ]
-                for says in (measured.Points.of_time, measured.Points.of_batch)
-            ]
-            if all(shares):
-                data, model = network
-                rows.append((f"{_network(model)}, {data}", quantity.name, *map(averaged, shares)))
+    for network, quantity in product(models.networks(), measured.QUANTITIES):
+        explained = [measured.explained(models, quantity, says) for says in (Points.of_time, Points.of_batch)]
+        shares = [[share for unit, share in one.items() if unit[:2] == network] for one in explained]
+        if all(shares):
+            data, model = network
+            rows.append((f"{_network(model)}, {data}", quantity.name, *map(averaged, shares)))
     title = "Share of the variance among a row's models that goes with training time and with batch size"
     return table("training-time", title, ("row", "quantity", "training time", "batch size"), rows, TIME)
 
@@ -138,11 +139,8 @@ def _costs(models: Models) -> StudyTable:
     timed = {"training": CLEAN, "FGSM": measured.FGSM, "PGD": measured.PGD, "top eigenvalue": TOP}
     rows: list[tuple[str | int, ...]] = []
     for data, model in models.networks():
-        cells = [
-            str(address)
-            for address in models.central
-            if (address.kind, address.data, address.model) == ("grid", data, model)
-        ]
+        lines = [line for line in models.lines("grid") if (line.data, line.model) == (data, model)]
+        cells = [str(line.at(batch)) for line in lines for batch in models.batches(line)]
         seconds = [_seconds(models, cells, quantity, data) for quantity in timed.values()]
         residuals, products = (
             [value for cell in cells for value in models.by_seed(cell, None, metric).values()]
@@ -211,7 +209,7 @@ def _federated_charts(models: Models) -> Iterator[Chart]:
                 addresses = [replace(address, division=division) for address in by_hands.values()]
                 series.append(_series(models, f"FedAvg, {division}", addresses, quantity))
             name = f"federated-{line.schedule}-{quantity.attack or 'top'}"
-            title = f"Federated: {line.network} on {line.data}, {line.words}"
+            title = f"Federated: {_network(line.model)} on {line.data}, {line.words}"
             yield _chart(name, title, "clients x batch", by_hands, series, quantity, line.data)
 
 
@@ -243,7 +241,7 @@ def _series(models: Models, name: str, addresses: Iterable[ModelAddress], quanti
 
 def _heading(line: Line) -> str:
     kind = "" if line.kind == "grid" else f" ({line.kind})"
-    return f"{line.network}, {line.data}, {line.words}{kind}"
+    return f"{_network(line.model)}, {line.data}, {line.words}{kind}"
 
 
 def _network(model: str) -> str:

@@ -1,8 +1,10 @@
 """What the finished cells hold, as lines: a number at each batch size, seed by seed."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import product
+from statistics import fmean
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +14,7 @@ from glasshouse.measures.estimate import Estimate
 from glasshouse.measures.trends import explained_share, powers, rank_correlation, slope
 from glasshouse.studies.address import Address
 from glasshouse.studies.batch_robustness.cells import TIME, attack_name
-from glasshouse.studies.batch_robustness.printed import BENCHMARK, EPS, NETWORKS, SCHEDULES
+from glasshouse.studies.batch_robustness.printed import BENCHMARK, EPS, SCHEDULES
 from glasshouse.studies.measured import Measured, collapsed
 from glasshouse.verdicts.claims import Unit
 
@@ -65,11 +67,6 @@ class Line:
     data: str
     model: str
     schedule: str
-
-    @property
-    def network(self) -> str:
-        """The network as the paper calls it."""
-        return NETWORKS.get(self.model, self.model)
 
     @property
     def words(self) -> str:
@@ -131,10 +128,9 @@ class Models(Measured):
         self.count = len({(row.cell, row.seed) for row in rows})
         self.collapsed = collapsed(rows)
         super().__init__(row for row in rows if (row.cell, row.seed or 0) not in set(self.collapsed))
-        self.central = CentralAddress.matching(self.cells)
         self.federated = FederatedAddress.matching(self.cells)
         self._batches: dict[Line, list[int]] = {}
-        for at in self.central:
+        for at in CentralAddress.matching(self.cells):
             self._batches.setdefault(Line(at.kind, at.data, at.model, at.schedule), []).append(at.batch)
 
     def lines(self, *kinds: str) -> list[Line]:
@@ -163,9 +159,8 @@ class Models(Measured):
 
     def spent(self, line: Line, quantity: Quantity) -> bool:
         """Whether an attack leaves so little at every batch size that nothing can be compared."""
-        estimates = [self.of(line.at(batch), quantity) for batch in self.batches(line)]
-        left = [estimate.value for estimate in estimates if estimate is not None]
-        return quantity.attack is not None and all(value is None or value < SPENT for value in left)
+        left = [self.at(line.at(batch), quantity).values() for batch in self.batches(line)]
+        return quantity.attack is not None and all(fmean(values) < SPENT for values in left if values)
 
     def slopes(self, line: Line, quantity: Quantity) -> dict[Unit, float]:
         """The change with each doubling of the batch size, for each seed with at least 3 sizes."""
@@ -235,34 +230,28 @@ class Points:
 
 
 def explained(
-    measured: Models, quantity: Quantity, says: Callable[[Points], float | None]
+    models: Models, quantity: Quantity, says: Callable[[Points], float | None]
 ) -> dict[Unit, float]:
-    """`says` of each network and seed with enough models of different times and batches.
-
-    The benchmark is left out: its momentum always comes with a falling rate, and would be taken for it.
-    """
+    """`says` of each network and seed with enough models of different times and batches."""
     values = {}
-    for data, model in measured.networks():
-        lines = [
-            line
-            for line in measured.lines("grid")
-            if (line.data, line.model) == (data, model) and line.schedule != BENCHMARK.name
-        ]
-        for seed in measured.seeds:
-            points = _gathered(measured, lines, quantity, seed)
-            value = says(points) if points is not None else None
-            if value is not None:
-                values[data, model, seed] = value
+    for (data, model), seed in product(models.networks(), models.seeds):
+        points = _gathered(models, (data, model), quantity, seed)
+        value = says(points) if points is not None else None
+        if value is not None:
+            values[data, model, seed] = value
     return values
 
 
-def _gathered(measured: Models, lines: Sequence[Line], quantity: Quantity, seed: int) -> Points | None:
+def _gathered(models: Models, network: tuple[str, str], quantity: Quantity, seed: int) -> Points | None:
+    """The models of a network but the benchmark, whose momentum always comes with a falling rate."""
     rows = set()  # LR and LR/BS are the same where the batch is 64
-    for line in lines:
+    for line in models.lines("grid"):
+        if (line.data, line.model) != network or line.schedule == BENCHMARK.name:
+            continue
         heavy = SCHEDULES[line.schedule].momentum == HEAVY
-        for batch in measured.batches(line):
-            time = measured.by_seed(str(line.at(batch)), None, TIME).get(seed)
-            value = measured.at(line.at(batch), quantity).get(seed)
+        for batch in models.batches(line):
+            time = models.by_seed(str(line.at(batch)), None, TIME).get(seed)
+            value = models.at(line.at(batch), quantity).get(seed)
             if time is not None and value is not None:
                 rows.add((round(math.log2(time), 9), math.log2(batch), float(heavy), value))
     if len(rows) < FEWEST:

@@ -1,7 +1,7 @@
 """What is measured of each federation: how well its models do, what travels, what it takes, what leaks."""
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -36,7 +36,18 @@ def table_cell(benchmark: Benchmark, method: Method, watched: bool, place: Workp
     except Diverged as error:
         return CellResult([_diverged(benchmark, method, "test-accuracy", error)])
     findings = _utility(trained, printed(benchmark.data, method.name, benchmark.fraction))
-    return CellResult(findings, Exhibits(training=tuple(_curve(trained))))
+    curve = [
+        TrainingPoint(
+            strategy=trained.case.subject.strategy or "",
+            round=row.number + 1,
+            acc_global=row.acc_global,
+            acc_local=row.acc_local,
+            down=row.down,
+            up=row.up,
+        )
+        for row in trained.history.rounds
+    ]
+    return CellResult(findings, Exhibits(training=tuple(curve)))
 
 
 def leak_cell(benchmark: Benchmark, method: Method, place: Workplace) -> list[Finding]:
@@ -45,9 +56,12 @@ def leak_cell(benchmark: Benchmark, method: Method, place: Workplace) -> list[Fi
         trained = train(benchmark, method, place, watched=True)
     except Diverged as error:
         return [_diverged(benchmark, method, "not-applicable", error)]
-    case = replace(trained.case, truth=_truth(trained, benchmark.attacked, place.seed))
+    split, (positions, holder) = trained.split, candidates(trained, place.seed)
+    test = numpy_rng(place.seed, "attacked").permutation(split.test)[: benchmark.attacked]
+    truth = Truth(split.pool, split.clients, split.pool[positions], holder, split.pool[test])
+    case = replace(trained.case, truth=truth)
     findings = []
-    for spec in (*ATTACKED, f"pgd(eps={EPS[trained.split.pool.shape[0]]}, steps=20)"):
+    for spec in (*ATTACKED, f"pgd(eps={EPS[split.pool.shape[0]]}, steps=20)"):
         for adversary in ATTACKS.make(spec).needs:
             seed = derive(place.seed, "attack", spec, adversary.adversary)
             findings += examine(case, spec, adversary, seed=seed, detailed=False).findings()
@@ -93,26 +107,6 @@ def _mean(values: Sequence[float]) -> Estimate:
 def _spreadless(value: float, n: int) -> Estimate:
     """A number whose spread only other seeds show."""
     return Estimate(value, None, None, n)
-
-
-def _curve(trained: TrainedFederation) -> Iterator[TrainingPoint]:
-    for row in trained.history.rounds:
-        yield TrainingPoint(
-            strategy=trained.case.subject.strategy or "",
-            round=row.number + 1,
-            acc_global=row.acc_global,
-            acc_local=row.acc_local,
-            down=row.down,
-            up=row.up,
-        )
-
-
-def _truth(trained: TrainedFederation, attacked: int, seed: int) -> Truth:
-    """Members and non-members for attacks on them, and some test images."""
-    split = trained.split
-    positions, holder = candidates(trained, seed)
-    test = numpy_rng(seed, "attacked").permutation(split.test)[:attacked]
-    return Truth(split.pool, split.clients, split.pool[positions], holder, split.pool[test])
 
 
 def candidates(trained: TrainedFederation, seed: int) -> tuple[np.ndarray, np.ndarray]:

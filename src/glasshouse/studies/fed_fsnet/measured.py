@@ -50,10 +50,6 @@ class Scenario:
         """The name of a method's cell of a kind."""
         return str(FederationAddress(kind, self.data, self.model, self.fraction, method))
 
-    def unit(self, seed: int) -> Unit:
-        """Where a value of this scenario belongs in a verdict."""
-        return self.data, self.model, seed
-
 
 Pair = tuple[Scenario, str]
 """A scenario and a method in it."""
@@ -63,20 +59,14 @@ Pair = tuple[Scenario, str]
 class Quantity:
     """A number of a federation: its name in tables, and where it lies in the findings.
 
-    That of an attack is in the cells of the leaks; `adversary` says with whose access it ran. It is never
-    above `most`, nor below zero.
+    That of an attack, with the adversary whose access it had, is in the cells of the leaks. It is never above
+    `most`, nor below zero.
     """
 
     name: str
     metric: str
     attack: str | None = None
-    adversary: str = ""
     most: float = 1.0
-
-    @property
-    def label(self) -> str | None:
-        """The attack and its adversary, as `Federations` keeps them apart."""
-        return f"{self.attack}/{self.adversary}" if self.attack else None
 
 
 GLOBAL = Quantity("Acc_global", "late-accuracy")
@@ -91,17 +81,15 @@ DOWN = Quantity("to a client", "bytes-down", most=math.inf)
 UP = Quantity("from a client", "bytes-up", most=math.inf)
 SECONDS = Quantity("core-seconds a round", "seconds-per-round", most=math.inf)
 
-MEMBERSHIP = Quantity("membership AUC (outsider)", "auc", "loss-threshold", "outsider")
-LABELS = Quantity("label overlap (curious server)", "label-overlap", "label-counts", "curious server")
-SUMMED = Quantity("label overlap of a sum (blind server)", "label-overlap", "label-counts", "blind server")
+MEMBERSHIP = Quantity("membership AUC (outsider)", "auc", "loss-threshold/outsider")
+LABELS = Quantity("label overlap (curious server)", "label-overlap", "label-counts/curious server")
+SUMMED = Quantity("label overlap of a sum (blind server)", "label-overlap", "label-counts/blind server")
 REPORTED = Quantity(
-    "label overlap from reports (curious server)", "label-overlap", "reported-labels", "curious server"
+    "label overlap from reports (curious server)", "label-overlap", "reported-labels/curious server"
 )
-MIMICKED = Quantity("membership AUC by distance to mimics (client)", "auc", "mimic-distance", "client")
-NEAREST = Quantity(
-    "mimics nearest to a member (client)", "nearest-member-share", "mimic-neighbours", "client"
-)
-ROBUST = Quantity("PGD accuracy (owner)", "robust-accuracy", "pgd", "owner")
+MIMICKED = Quantity("membership AUC by distance to mimics (client)", "auc", "mimic-distance/client")
+NEAREST = Quantity("mimics nearest to a member (client)", "nearest-member-share", "mimic-neighbours/client")
+ROBUST = Quantity("PGD accuracy (owner)", "robust-accuracy", "pgd/owner")
 LEAKS = (MEMBERSHIP, LABELS, SUMMED, REPORTED, MIMICKED, NEAREST, ROBUST)
 
 
@@ -113,16 +101,20 @@ class Federations(Measured):
         super().__init__(rows)
         self.count = len({(row.cell, row.seed) for row in rows if row.metric == "test-accuracy"})
         self.collapsed = collapsed(rows)
-        self._addresses = FederationAddress.matching(self.cells)
         self._chances = {
             (row.cell, row.attack, row.metric, row.seed): row.chance for row in rows if row.chance is not None
         }
-        self._rounds: dict[tuple[str, str, float], int] = {}
+        rounds: dict[tuple[str, str, float], int] = {}
         for row in rows:
             address = FederationAddress.parse(row.cell)
             if address and row.metric == SPEED.metric and row.n:
                 key = address.data, address.model, address.fraction
-                self._rounds[key] = max(self._rounds.get(key, 0), row.n)
+                rounds[key] = max(rounds.get(key, 0), row.n)
+        self._methods: dict[tuple[str, Scenario], list[str]] = {}
+        for address in FederationAddress.matching(self.cells):
+            key = address.data, address.model, address.fraction
+            scenario = Scenario(*key, rounds.get(key, 0))
+            self._methods.setdefault((address.kind, scenario), []).append(address.method)
         self._curves: dict[str, dict[int, list[float]]] = {}
         for point in training:
             if point.cell is not None and point.acc_global is not None:
@@ -131,17 +123,11 @@ class Federations(Measured):
 
     def scenarios(self, kind: str = "table") -> list[Scenario]:
         """The scenarios that have finished cells of a kind, in order."""
-        addresses = [address for address in self._addresses if address.kind == kind]
-        keys = [(address.data, address.model, address.fraction) for address in addresses]
-        return [Scenario(*key, self._rounds.get(key, 0)) for key in dict.fromkeys(keys)]
+        return [scenario for which, scenario in self._methods if which == kind]
 
     def methods(self, scenario: Scenario, kind: str = "table") -> list[str]:
         """The finished methods of a scenario, in order."""
-        return [
-            address.method
-            for address in self._addresses
-            if str(address) == scenario.cell(kind, address.method)
-        ]
+        return self._methods.get((kind, scenario), [])
 
     def pairs(self, kind: str = "table") -> list[Pair]:
         """The finished methods of every scenario."""
@@ -160,7 +146,7 @@ class Federations(Measured):
         gains: dict[Unit, float] = {}
         for scenario, other in others:
             apart = differences(*(self.at((scenario, name), quantity) for name in (method, other)))
-            gains |= {scenario.unit(seed): gain for seed, gain in apart.items()}
+            gains |= {(scenario.data, scenario.model, seed): gain for seed, gain in apart.items()}
         return gains
 
     def over_chance(self, pairs: Iterable[Pair], quantity: Quantity) -> dict[Unit, float]:
@@ -170,7 +156,7 @@ class Federations(Measured):
             key = self._key((scenario, method), quantity)
             for seed, value in self.by_seed(*key).items():
                 if (*key, seed) in self._chances:
-                    gains[scenario.unit(seed)] = value - self._chances[*key, seed]
+                    gains[scenario.data, scenario.model, seed] = value - self._chances[*key, seed]
         return gains
 
     def best(self, scenario: Scenario, methods: Iterable[str], quantity: Quantity) -> list[str]:
@@ -191,7 +177,7 @@ class Federations(Measured):
         kinds = ("leaks",) if quantity.attack else ("table", "ablation")
         cells = [scenario.cell(kind, method) for kind in kinds]
         cell = next((cell for cell in cells if cell in self.cells), cells[-1])
-        return cell, quantity.label, quantity.metric
+        return cell, quantity.attack, quantity.metric
 
 
 def _labelled(row: Finding) -> Finding:

@@ -4,7 +4,6 @@ import time
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -150,7 +149,7 @@ def train(benchmark: Benchmark, method: Method, place: Workplace, *, watched: bo
 
     Where it is `watched`, the server's view of the first and the last rounds is kept for the attacks.
     """
-    split = divided(benchmark, method, place.seed)
+    split, rounds = divided(benchmark, method, place.seed), benchmark.rounds
     model = first_model(benchmark, split.pool, place.seed)
     federation = Federation(
         model,
@@ -162,8 +161,9 @@ def train(benchmark: Benchmark, method: Method, place: Workplace, *, watched: bo
         seed=derive(place.seed, "federation"),
     )
     folder = place.shared / str(benchmark.address("federations", method)) / f"seed-{place.seed:04d}"
-    observe = _ends(benchmark.rounds) if watched else ()
-    plan = Plan(rounds=benchmark.rounds, fraction=benchmark.fraction, observe=observe)
+    ends = [number for number in range(rounds) if number < ENDS or number >= rounds - ENDS]
+    observe = tuple(ends) if watched else ()
+    plan = Plan(rounds=rounds, fraction=benchmark.fraction, observe=observe)
     record = Record(folder)
     before = record.load()
     began = time.process_time()
@@ -171,7 +171,9 @@ def train(benchmark: Benchmark, method: Method, place: Workplace, *, watched: bo
         read_vector(model), plan, record=record, progress=place.progress, label=method.name
     )
     trained = len(history.rounds) - (len(before.rounds) if before else 0)
-    seconds = _clocked(folder / "seconds.json", time.process_time() - began, trained)
+    clock = folder / "seconds.json"
+    if trained:  # else it has the seconds of those that were trained last
+        write_json(clock, (time.process_time() - began) / trained)
     final = deepcopy(model)
     write_vector(final, history.vector)
     case = Case(
@@ -182,18 +184,4 @@ def train(benchmark: Benchmark, method: Method, place: Workplace, *, watched: bo
         sizes=tuple(federation.sizes),
         auxiliary=split.images("auxiliary"),
     )
-    return TrainedFederation(case, split, history, seconds)
-
-
-def _clocked(file: Path, seconds: float, rounds: int) -> float | None:
-    """Core-seconds a round: of the rounds just trained, or else of those that were trained last."""
-    if rounds:
-        write_json(file, seconds / rounds)
-    elif not file.exists():
-        return None
-    per_round: float = read_json(file)
-    return per_round
-
-
-def _ends(rounds: int) -> tuple[int, ...]:
-    return tuple(number for number in range(rounds) if number < ENDS or number >= rounds - ENDS)
+    return TrainedFederation(case, split, history, read_json(clock) if clock.exists() else None)

@@ -6,7 +6,7 @@ from glasshouse.report.run import read_run
 from glasshouse.store import write_json
 from glasshouse.studies.mia_bad.cells import NULL_CURVE, SAMPLE, batch_batch, batch_sample
 from glasshouse.studies.mia_bad.grid import MIABadStudy
-from glasshouse.studies.mia_bad.printed import TABLE_1, TABLE_2, mix, printed
+from glasshouse.studies.mia_bad.printed import COLUMNS, ROWS, mix, printed
 
 
 def test_mia_bad_has_the_papers_numbers():
@@ -18,8 +18,9 @@ def test_mia_bad_has_the_papers_numbers():
     assert printed("fashion-mnist", "2-clients", "32") == 0.807
     assert printed("cifar100", "5-clients", "sample") == 0.757
     assert printed("mnist", "10-clients", "32") == 0.852
-    assert [len(row) for row in TABLE_1.values()] == [7] * 4
-    assert [len(row) for row in TABLE_2.values()] == [2] * 9
+    known = {row: [column for column in COLUMNS if printed(*row, column) is not None] for row in ROWS}
+    assert [known[row] for row in ROWS if row[0] == "cifar10"] == [list(COLUMNS)] * 4
+    assert [known[row] for row in ROWS if row[0] != "cifar10"] == [["sample", "32"]] * 9
 
 
 def test_what_mia_bad_does_not_print_is_null():

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -43,14 +42,9 @@ SHUFFLES = 1000
 CHECKPOINT = Path("work", CENTRAL, "latest.safetensors")
 
 
-def batch_sample(batch: int) -> str:
-    """The attack that learns from batches of this size and judges single records."""
-    return f"mia-bad(protocol='batch-sample',batch_size={batch})"
-
-
-def batch_batch(batch: int) -> str:
-    """The attack that learns from batches of this size and judges such batches."""
-    return f"mia-bad(protocol='batch-batch',batch_size={batch})"
+batch_sample = "mia-bad(protocol='batch-sample',batch_size={})".format
+batch_batch = "mia-bad(protocol='batch-batch',batch_size={})".format
+"""The attacks that learn from batches of a size, and judge single records or such batches."""
 
 
 @dataclass(frozen=True)
@@ -68,66 +62,41 @@ class TableCell(Address):
         """The name of another cell in this row."""
         return str(dataclasses.replace(self, mode=mode, column=str(column)))
 
-    @property
-    def row(self) -> "TableCell":
-        """The row that it belongs to."""
-        return TableCell(self.table, self.data, self.model)
-
     def matched(self, mode: str) -> str:
         """The name of the cell whose central model fits its data as well as one trained in this mode."""
-        return str(MatchedCell(self.data, self.model, mode))
+        return f"matched/{self.data}/{self.model}/{mode}"
 
 
-@dataclass(frozen=True)
-class MatchedCell(Address):
-    """A central model that is stopped when it fits its data as well as the federated one."""
-
-    pattern: ClassVar[str] = "matched/{data}/{model}/{mode}"
-    data: str
-    model: str
-    mode: str
-
-
-def table_rows(measured: Measured) -> list[TableCell]:
-    """The rows that have finished cells, in order."""
-    return list(dict.fromkeys(cell.row for cell in TableCell.matching(measured.cells)))
-
-
-def columns(measured: Measured, row: TableCell) -> list[str]:
-    """The columns in which a row has finished cells."""
-    cells = TableCell.matching(measured.cells)
-    return list(dict.fromkeys(cell.column for cell in cells if cell.row == row))
+def table_rows(measured: Measured) -> dict[TableCell, list[str]]:
+    """The rows that have finished cells, in order, and the columns of these."""
+    rows: dict[TableCell, list[str]] = {}
+    for cell in TableCell.matching(measured.cells):
+        columns = rows.setdefault(TableCell(cell.table, cell.data, cell.model), [])
+        columns += [cell.column] if cell.column not in columns else []
+    return rows
 
 
 def batch_sizes(measured: Measured, row: TableCell) -> list[int]:
-    """The batch sizes among them."""
-    return [int(column) for column in columns(measured, row) if column != "sample"]
+    """The batch sizes among the columns of a row."""
+    return [int(column) for column in table_rows(measured)[row] if column != "sample"]
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedTarget:
-    """A model under attack; what each attack made of it is kept."""
+    """A model under attack, and the shares of training and test images that it classifies correctly.
+
+    What each attack made of it is kept.
+    """
 
     case: Case
     mode: str
+    train: Estimate
+    test: Estimate
     _examined: dict[str, Examination] = field(default_factory=dict)
-
-    @cached_property
-    def fit(self) -> dict[str, Estimate]:
-        """Train accuracy, test accuracy and the gap between them."""
-        truth, model = self.case.truth, self.case.model
-        assert truth is not None
-        assert truth.test is not None
-        assert model is not None
-        parts = (truth.held_by(range(len(truth.clients))), truth.test)
-        train, test = (proportion(int(hits(model, images).sum()), len(images)) for images in parts)
-        gap = combined((train, test), (1.0, -1.0))
-        return {"train-accuracy": train, "test-accuracy": test, "train-test-gap": gap}
 
     @property
     def train_accuracy(self) -> float:
-        """The share of its training images that it classifies correctly."""
-        return self.fit["train-accuracy"].value or 0.0
+        return self.train.value or 0.0
 
     def examine(self, spec: str) -> Examination:
         """What one attack by the outsider makes of it."""
@@ -149,14 +118,12 @@ class Targets:
     def matched(self, setting: Setting, place: Workplace) -> TrainedTarget:
         """The central target, stopped when its train accuracy is closest to that of the federated one."""
         wanted = self.trained(setting, place).train_accuracy
-        best: TrainedTarget | None = None
-        for stopped in _stopped(setting, place):
-            if best is None or abs(stopped.train_accuracy - wanted) < abs(best.train_accuracy - wanted):
-                best = stopped
-            if stopped.train_accuracy >= wanted:
+        targets = []
+        for target in _stopped(setting, place):
+            targets.append(target)
+            if target.train_accuracy >= wanted:
                 break
-        assert best is not None
-        return best
+        return min(targets, key=lambda target: abs(target.train_accuracy - wanted))
 
 
 def mode_of(clients: int) -> str:
@@ -193,8 +160,14 @@ def _train(experiment: Experiment, part: str, shadowing: Shadowing, place: Workp
     if part != "whole" and before.exists() and not (folder.path / CHECKPOINT).exists():
         write_bytes(folder.path / CHECKPOINT, before.read_bytes())
     variant = Variant(CENTRAL if mode == CENTRAL else "fedavg", "none")
-    target = train_target(experiment, folder, place.engine, place.progress, variant)
-    return TrainedTarget(dataclasses.replace(target.case, shadows=shadowing.under("none")), mode)
+    case = train_target(experiment, folder, place.engine, place.progress, variant).case
+    assert case.model is not None
+    held = experiment.truth.held_by(range(len(experiment.split.clients)))
+    train, test = (
+        proportion(int(hits(case.model, images).sum()), len(images))
+        for images in (held, experiment.split.images("test"))
+    )
+    return TrainedTarget(dataclasses.replace(case, shadows=shadowing.under("none")), mode, train, test)
 
 
 def sample_column(target: TrainedTarget) -> list[Finding]:
@@ -244,22 +217,22 @@ def _attacked(target: TrainedTarget, column: str | None, specs: Iterable[str]) -
         if examination.reason is None:
             data = target.case.subject.data or ""
             paper = printed(data, target.mode, column) if column and spec.startswith("mia-bad") else None
-            evidence, member = _membership(examination)
-            findings.append(examination.finding(raw_accuracy(evidence, member, data), printed=paper))
+            findings.append(examination.finding(raw_accuracy(examination, data), printed=paper))
         findings += examination.findings()
     return findings
 
 
-def raw_accuracy(evidence: MembershipScores, member: np.ndarray, data: str) -> Score:
+def raw_accuracy(examination: Examination, data: str) -> Score:
     """The share of right decisions where members are as frequent as in the paper; chance: always "member"."""
-    ratio = mix(data)
+    (evidence, member), ratio = _membership(examination), mix(data)
     estimate = accuracy_at_mix(evidence.decisions, member, ratio)
     return Score(f"accuracy-at-{ratio}:1", estimate, majority_rate(ratio))
 
 
 def _fitting(target: TrainedTarget) -> list[Finding]:
-    subject = target.case.subject
-    return [subject.finding("utility", metric, estimate) for metric, estimate in target.fit.items()]
+    gap = combined((target.train, target.test), (1.0, -1.0))
+    fits = {"train-accuracy": target.train, "test-accuracy": target.test, "train-test-gap": gap}
+    return [target.case.subject.finding("utility", metric, fit) for metric, fit in fits.items()]
 
 
 def _membership(examination: Examination) -> tuple[MembershipScores, np.ndarray]:

@@ -6,24 +6,14 @@ intervals are over data sets, or over seeds where a claim was tested on fewer th
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
 
 from glasshouse.studies.measured import Measured
-from glasshouse.studies.mia_bad.cells import (
-    FEDERATED,
-    MODES,
-    NULL_CURVE,
-    SAMPLE,
-    USUAL,
-    TableCell,
-    batch_batch,
-    batch_sample,
-    batch_sizes,
-    table_rows,
-)
+from glasshouse.studies.mia_bad import cells
+from glasshouse.studies.mia_bad.cells import SAMPLE, USUAL, TableCell, batch_batch, batch_sample
 from glasshouse.verdicts.claims import Unit, Verdict, judge, judge_flat
 
 NEGLIGIBLE = 0.005
@@ -33,6 +23,8 @@ SATURATED = 0.995
 MATCHED = 0.03
 """Train accuracies that differ by no more count as matched."""
 COMPARED = "seeds that are done, not saturated, matched where asked"
+LOSS = ("loss-threshold", "auc")
+BALANCED = "balanced-accuracy"
 
 BySeed = Mapping[int, float]
 Value = Callable[[Measured, TableCell, str], BySeed]
@@ -41,47 +33,25 @@ Value = Callable[[Measured, TableCell, str], BySeed]
 
 def verdicts(measured: Measured) -> list[Verdict]:
     """A verdict on each claim, under each protocol that it could mean."""
-    return [*_batch_wise(measured), *_batch_size(measured), *_federation(measured)]
-
-
-def _batch_wise(measured: Measured) -> Iterator[Verdict]:
+    single, batches = "judging single records: balanced accuracy", "judging batches: AUC"
     over_loss = partial(_over_rival, f"set-loss(batch_size={USUAL})", "auc")
-    over_null = partial(_over_rival, NULL_CURVE, "null-auc")
-    meanings: list[tuple[str, Value, str]] = [
-        ("judging single records: balanced accuracy", _gain, "batch-wise minus sample-wise"),
-        ("judging batches: AUC above the mean loss's", over_loss, "AUC minus that of the mean loss"),
-        ("judging batches: AUC above the null curve", over_null, "AUC minus the null curve"),
+    over_null = partial(_over_rival, cells.NULL_CURVE, "null-auc")
+    better: list[tuple[str, Value, str]] = [
+        (single, _gain, "batch-wise minus sample-wise"),
+        (f"{batches} above the mean loss's", over_loss, "AUC minus that of the mean loss"),
+        (f"{batches} above the null curve", over_null, "AUC minus the null curve"),
     ]
-    for meaning, value, what in meanings:
-        yield _judged(f"Batch-wise is better ({meaning})", _over_modes(measured, value), what)
-
-
-def _batch_size(measured: Measured) -> Iterator[Verdict]:
-    meanings = {
-        "judging single records: balanced accuracy": partial(_slope, batch_sample, "balanced-accuracy"),
-        "judging batches: AUC": partial(_slope, batch_batch, "auc"),
-    }
-    for meaning, slope in meanings.items():
-        yield judge_flat(
-            f"The gain does not depend on the batch size ({meaning})",
-            _over_modes(measured, slope),
-            "change with each doubling",
-            margin=NEGLIGIBLE,
-            where=COMPARED,
-        )
-
-
-def _federation(measured: Measured) -> Iterator[Verdict]:
-    meanings: list[tuple[str, Value, str]] = [
+    flat = {single: partial(_slope, batch_sample, BALANCED), batches: partial(_slope, batch_batch, "auc")}
+    federation: list[tuple[str, Value, str]] = [
         (
             "Federation mitigates",
-            partial(_mitigation, SAMPLE, "balanced-accuracy"),
+            partial(_mitigation, (SAMPLE, BALANCED)),
             "balanced accuracy, sample-sample, central minus federated (the shadow models are central, so "
             "their threshold fits a federated target less)",
         ),
         (
             "Federation mitigates, whatever the threshold",
-            partial(_mitigation, "loss-threshold", "auc"),
+            partial(_mitigation, LOSS),
             "AUC of the loss, central minus federated",
         ),
         (
@@ -90,37 +60,47 @@ def _federation(measured: Measured) -> Iterator[Verdict]:
             f"AUC of the loss, stopped central minus federated, train accuracies within {MATCHED}",
         ),
     ]
-    for claim, value, what in meanings:
-        for mode in FEDERATED:
-            title = f"{claim} ({mode.replace('-', ' ')})"
-            yield _judged(title, _units(measured, value, mode), what)
+    above = partial(judge, negligible=NEGLIGIBLE, where=COMPARED)
+    none = partial(judge_flat, what="change with each doubling", margin=NEGLIGIBLE, where=COMPARED)
+    return [
+        *(
+            above(f"Batch-wise is better ({how})", _over_modes(measured, value), what)
+            for how, value, what in better
+        ),
+        *(
+            none(f"The gain does not depend on the batch size ({how})", _over_modes(measured, slope))
+            for how, slope in flat.items()
+        ),
+        *(
+            above(f"{claim} ({mode.replace('-', ' ')})", _units(measured, value, mode), what)
+            for claim, value, what in federation
+            for mode in cells.FEDERATED
+        ),
+    ]
 
 
 def _gain(measured: Measured, row: TableCell, mode: str) -> BySeed:
-    batch = measured.by_seed(row.at(mode, USUAL), batch_sample(USUAL), "balanced-accuracy")
-    single = measured.by_seed(row.at(mode), SAMPLE, "balanced-accuracy")
-    return _minus(batch, single)
+    batch = measured.by_seed(row.at(mode, USUAL), batch_sample(USUAL), BALANCED)
+    return _minus(batch, measured.by_seed(row.at(mode), SAMPLE, BALANCED))
 
 
 def _over_rival(rival: str, metric: str, measured: Measured, row: TableCell, mode: str) -> BySeed:
     """The gain where it can show: not where both have come to the end of the scale."""
     cell = row.at(mode, USUAL)
-    wise = measured.by_seed(cell, batch_batch(USUAL), "auc")
-    other = measured.by_seed(cell, rival, metric)
+    wise, other = measured.by_seed(cell, batch_batch(USUAL), "auc"), measured.by_seed(cell, rival, metric)
     return {
         seed: gain for seed, gain in _minus(wise, other).items() if min(wise[seed], other[seed]) < SATURATED
     }
 
 
-def _mitigation(attack: str, metric: str, measured: Measured, row: TableCell, mode: str) -> BySeed:
-    central, federated = (measured.by_seed(row.at(trained), attack, metric) for trained in ("central", mode))
-    return _minus(central, federated)
+def _mitigation(what: tuple[str, str], measured: Measured, row: TableCell, mode: str) -> BySeed:
+    return _minus(measured.by_seed(row.at("central"), *what), measured.by_seed(row.at(mode), *what))
 
 
 def _matched_mitigation(measured: Measured, row: TableCell, mode: str) -> BySeed:
-    cells = row.matched(mode), row.at(mode)
-    fits = _minus(*(measured.by_seed(cell, None, "train-accuracy") for cell in cells))
-    leaks = _minus(*(measured.by_seed(cell, "loss-threshold", "auc") for cell in cells))
+    pair = row.matched(mode), row.at(mode)
+    fits = _minus(*(measured.by_seed(cell, None, "train-accuracy") for cell in pair))
+    leaks = _minus(*(measured.by_seed(cell, *LOSS) for cell in pair))
     return {seed: change for seed, change in leaks.items() if seed in fits and abs(fits[seed]) <= MATCHED}
 
 
@@ -128,7 +108,7 @@ def _slope(
     attack: Callable[[int], str], metric: str, measured: Measured, row: TableCell, mode: str
 ) -> BySeed:
     """The change of a metric with each doubling of the batch size; none where few sizes were measured."""
-    sizes = batch_sizes(measured, row)
+    sizes = cells.batch_sizes(measured, row)
     if len(sizes) < 3:
         return {}
     points = [measured.by_seed(row.at(mode, size), attack(size), metric) for size in sizes]
@@ -144,7 +124,7 @@ def _slope(
 def _over_modes(measured: Measured, value: Value) -> dict[Unit, float]:
     """The mean over the ways of training, for each data set and seed."""
     gathered: dict[Unit, list[float]] = {}
-    for mode in MODES:
+    for mode in cells.MODES:
         for unit, number in _units(measured, value, mode).items():
             gathered.setdefault(unit, []).append(number)
     return {unit: float(np.mean(numbers)) for unit, numbers in gathered.items()}
@@ -153,13 +133,9 @@ def _over_modes(measured: Measured, value: Value) -> dict[Unit, float]:
 def _units(measured: Measured, value: Value, mode: str) -> dict[Unit, float]:
     return {
         (row.data, row.model, seed): number
-        for row in table_rows(measured)
+        for row in cells.table_rows(measured)
         for seed, number in value(measured, row, mode).items()
     }
-
-
-def _judged(claim: str, values: Mapping[Unit, float], what: str) -> Verdict:
-    return judge(claim, values, what, negligible=NEGLIGIBLE, where=COMPARED)
 
 
 def _minus(a: BySeed, b: BySeed) -> BySeed:

@@ -8,21 +8,16 @@ from glasshouse.auditing.setting import AttackTable, DataTable, ModelTable, Sett
 from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
 from glasshouse.studies.measured import Measured
-from glasshouse.studies.mia_bad.cells import (
-    USUAL,
-    TableCell,
-    Targets,
-    TrainedTarget,
-    batch_column,
-    matched_column,
-    mode_of,
-    sample_column,
-)
+from glasshouse.studies.mia_bad import cells
+from glasshouse.studies.mia_bad.cells import TableCell, TrainedTarget
 from glasshouse.studies.mia_bad.claims import verdicts
 from glasshouse.studies.mia_bad.layout import present
 from glasshouse.studies.mia_bad.printed import BATCHES
 from glasshouse.studies.study import Cell, Presentation, Study, Workplace
 from glasshouse.verdicts.claims import Verdict
+
+Column = Callable[[TrainedTarget], list[Finding]]
+Train = Callable[[Setting, Workplace], TrainedTarget]
 
 CLIENTS = (1, 2, 5, 10)
 OTHER_DATA = ("mnist", "fashion-mnist", "cifar100")
@@ -34,7 +29,7 @@ class GridRow:
 
     row: TableCell
     sizes: Setting
-    batches: tuple[int, ...] = (USUAL,)
+    batches: tuple[int, ...] = (cells.USUAL,)
 
     def setting(self, clients: int) -> Setting:
         """The audit that a target is taken from."""
@@ -78,11 +73,12 @@ class MIABadStudy(Study):
     title = "MIA-BAD: membership inference from batches, and its mitigation by federation"
 
     def __init__(self) -> None:
-        self._targets = Targets()
+        self._targets = cells.Targets()
 
     def cells(self, scale: str) -> list[Cell]:
-        targets = [(entry, clients) for entry in GRID[scale] for clients in CLIENTS]
-        return [cell for entry, clients in targets for cell in self._of_target(entry, clients)]
+        return [
+            cell for entry in GRID[scale] for clients in CLIENTS for cell in self._of_target(entry, clients)
+        ]
 
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
         return verdicts(Measured(findings))
@@ -92,18 +88,13 @@ class MIABadStudy(Study):
 
     def _of_target(self, entry: GridRow, clients: int) -> Iterator[Cell]:
         """The cells that attack one target, and the central one that fits its data as well."""
-        row, mode, setting = entry.row, mode_of(clients), entry.setting(clients)
-        trained = partial(self._targets.trained, setting)
-        yield _cell(row.at(mode), trained, sample_column)
+        row, mode, setting = entry.row, cells.mode_of(clients), entry.setting(clients)
+
+        def cell(name: str, column: Column, train: Train = self._targets.trained) -> Cell:
+            return Cell(name, lambda place: column(train(setting, place)))
+
+        yield cell(row.at(mode), cells.sample_column)
         for batch in entry.batches:
-            yield _cell(row.at(mode, batch), trained, partial(batch_column, batch=batch))
+            yield cell(row.at(mode, batch), partial(cells.batch_column, batch=batch))
         if clients > 1:
-            yield _cell(row.matched(mode), partial(self._targets.matched, setting), matched_column)
-
-
-def _cell(
-    name: str,
-    target: Callable[[Workplace], TrainedTarget],
-    column: Callable[[TrainedTarget], list[Finding]],
-) -> Cell:
-    return Cell(name, lambda place: column(target(place)))
+            yield cell(row.matched(mode), cells.matched_column, self._targets.matched)

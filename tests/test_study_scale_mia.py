@@ -60,9 +60,12 @@ def test_every_row_of_the_printed_tables_has_as_many_numbers_as_columns():
     for (network, _), row in printed.TABLE_4.items():
         columns = 5 if network in ("cnn", "vgg") else 4
         assert [len(part) for part in row] == [columns, columns]
-    for table in (printed.TABLES_5_AND_6, printed.TABLES_7_AND_8):
-        assert {len(part) for row in table.values() for part in row} == {len(printed.STARVED_BATCHES)}
-    assert {len(psnr) - len(seconds) for psnr, seconds in printed.TABLE_3.values()} == {0}
+    starved = printed.TABLES_5_TO_8.values()
+    assert {tuple(map(len, row)) for row in starved} == {(len(printed.STARVED_BATCHES),) * 2}
+    assert printed.AMOUNTS == {5: [0.01, 0.03, 0.1, 1.0], 7: [1, 2, 3, 10]}
+    for attack in {attack for attack, _ in printed.TABLE_3}:
+        (psnr,), (seconds,) = printed.TABLE_3[attack, "psnr"], printed.TABLE_3[attack, "seconds"]
+        assert len(psnr) == len(seconds) <= len(printed.SMALL_BATCHES)
 
 
 def test_a_printed_number_is_found_by_its_row_and_column():

@@ -105,11 +105,10 @@ class VariedCell(Address):
 
 def table_4(measured: Measured) -> dict[tuple[str, str], dict[int, str]]:
     """For each network and data set of Table 4 that is begun its finished cells, by rising batch size."""
-    cells = Table4Cell.matching(measured.cells)
-    rows: dict[tuple[str, str], dict[int, str]] = {(cell.network, cell.data): {} for cell in cells}
-    for cell in sorted(cells, key=lambda cell: cell.batch):
-        rows[cell.network, cell.data][cell.batch] = str(cell)
-    return rows
+    rows: dict[tuple[str, str], dict[int, str]] = {}
+    for cell in Table4Cell.matching(measured.cells):
+        rows.setdefault((cell.network, cell.data), {})[cell.batch] = str(cell)
+    return {row: dict(sorted(by_batch.items())) for row, by_batch in rows.items()}
 
 
 def varied(measured: Measured, question: str) -> dict[str, str]:
@@ -142,11 +141,8 @@ def attacked(
     findings = [_bound(prepared, plan, rounds[0].subject)]
     histograms = []
     for spec in specs:
-        with place.progress.task(f"{spec}, batches of {plan.batch}", len(rounds)) as task:
-            examinations = []
-            for case in rounds:
-                examinations.append(_examined(case, spec, plan, place.seed))
-                task.advance()
+        tracked = place.progress.track(rounds, f"{spec}, batches of {plan.batch}", len(rounds))
+        examinations = [_examined(case, spec, plan, place.seed) for case in tracked]
         if failed := [examination for examination in examinations if examination.reason]:
             findings += failed[0].findings()
             continue
@@ -193,9 +189,7 @@ def over_rounds(
         scores.append(Score(metric, estimate, float(np.mean([score.chance or 0.0 for score in rounds]))))
     psnr = np.concatenate([matched.psnr for matched in matches])
     returned = np.concatenate([matched.returned for matched in matches])
-    offline, online = (
-        float(np.mean([getattr(part, phase) for part in evidence])) for phase in ("offline", "online")
-    )
+    offline, online = np.mean([(part.offline, part.online) for part in evidence], axis=0).tolist()
     scores += [
         Score(PSNR, _mean_psnr(psnr[psnr >= RECOVERED], f"no image reached {RECOVERED:g} dB")),
         Score(RETURNED, _mean_psnr(psnr[returned], "no image was returned")),
@@ -216,9 +210,8 @@ def pooled(rounds: Sequence[Estimate], bounds: tuple[float, float]) -> Estimate:
         samples = sum(estimate.n for estimate in rounds)
         return dataclasses.replace(mean(values, bounds=bounds), n=samples, note=note)
     whole = combined(rounds, [1 / len(rounds)] * len(rounds))
-    low, high = (
-        None if end is None else min(max(end, bounds[0]), bounds[1]) for end in (whole.low, whole.high)
-    )
+    least, most = bounds
+    low, high = (None if end is None else min(max(end, least), most) for end in (whole.low, whole.high))
     note = f"the interval takes the samples of the {len(rounds)} round(s) as independent"
     return dataclasses.replace(whole, low=low, high=high, note=note)
 
@@ -254,19 +247,14 @@ def brightness(prepared: Prepared) -> CellResult:
     values = prepared.surrogate.latents.double().mean(1).numpy()
     values = (values - values.mean()) / values.std()
     middle = float(np.median(values))
-    laws = {
-        "normal": stats.norm.cdf,
-        "laplace": stats.laplace(middle, float(np.abs(values - middle).mean())).cdf,
-    }
+    laplace = stats.laplace(middle, float(np.abs(values - middle).mean()))
     subject = Subject(defence=None, data=prepared.scenario.data, model=prepared.scenario.network)
     counts = np.bincount(np.searchsorted(EDGES, values, side="right"), minlength=len(BINS))
     histograms = [Histogram.counted("brightness", dict(zip(BINS, counts.tolist())), LATENTS)]
     findings = []
-    for law, cdf in laws.items():
-        shares = np.diff(np.concatenate([[0.0], cdf(EDGES), [1.0]]))
-        histograms.append(
-            Histogram(attack=law, quantity="brightness", bins=BINS, shares=tuple(shares.tolist()))
-        )
+    for law, cdf in zip(LAWS, (stats.norm.cdf, laplace.cdf)):
+        shares = np.diff(np.concatenate([[0.0], cdf(EDGES), [1.0]])).tolist()
+        histograms.append(Histogram(attack=law, quantity="brightness", bins=BINS, shares=tuple(shares)))
         gap = Estimate(float(stats.kstest(values, cdf).statistic), None, None, len(values))
         findings.append(subject.finding("distribution", DISTANCE, gap, attack=law))
     return CellResult(findings, Exhibits(histograms=tuple(histograms)))

@@ -1,32 +1,23 @@
 """The paper's claims, and two assumptions it makes, against what was measured."""
 
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 
 from glasshouse.measures.estimate import Estimate, clopper_pearson, combined, mean
 from glasshouse.studies.measured import Measured
-from glasshouse.studies.scale_mia.cells import (
-    ALARM,
-    BOUND,
-    PEELED,
-    PSNR,
-    PUBLISHED,
-    RATE,
-    RETURNED,
-    StarvedCell,
-    Table3Cell,
-    Table4Cell,
-    VariedCell,
-    attacks,
-    table_4,
-)
+from glasshouse.studies.scale_mia import cells
+from glasshouse.studies.scale_mia.cells import PUBLISHED, RATE, StarvedCell, Table3Cell, Table4Cell
 from glasshouse.verdicts.claims import Verdict
 
 HARDLY = 0.05
 """A change of the rate of less than five points is hardly one; the paper's own go up to 4.4."""
 USUAL_NOISE = "1"
 """The noise multiplier at which differential privacy is usually said to protect."""
+
+Region = tuple[float, float]
+POSITIVE, NEGATIVE = (0.0, inf), (-inf, 0.0)
 
 
 def verdicts(measured: Measured) -> list[Verdict]:
@@ -44,28 +35,59 @@ def verdicts(measured: Measured) -> list[Verdict]:
     ]
 
 
+def _judged(
+    claim: str,
+    estimate: Estimate | None,
+    done: int,
+    what: str,
+    of: str,
+    *,
+    holds: Region = POSITIVE,
+    refuted: Region = NEGATIVE,
+) -> Verdict:
+    """A claim `holds`, or is `refuted`, where the interval of the estimate lies in such a region.
+
+    The reason says `what` is estimated, and of what: `{n}` in `of` stands for the number of observations.
+    """
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return _open(claim, done)
+    low, high = estimate.low, estimate.high
+    inside = {"refuted": refuted, "holds": holds}
+    decided = [verdict for verdict, (least, most) in inside.items() if least < low and high < most]
+    reason = f"{what}: {estimate.value:+.3f}, 95% interval {low:+.3f} to {high:+.3f}{of.format(n=estimate.n)}"
+    return Verdict(claim, (*decided, "not shown")[0], reason)
+
+
+def _averaged(
+    claim: str, values: Sequence[float], what: str, unit: str = "rows", **regions: Region
+) -> Verdict:
+    estimate = mean(values) if len(values) > 1 else None
+    return _judged(claim, estimate, len(values), what, f", n = {{n}} {unit} of Table 4", **regions)
+
+
+def _open(claim: str, done: int) -> Verdict:
+    return Verdict(claim, "open", f"{done} of the cells that it needs are done")
+
+
 def _large_batches(measured: Measured) -> Verdict:
     """At the largest batch that every network of the paper has."""
     claim = "Large batches are recovered from a secure sum (512 images, above the blind guess)"
-    cells = [str(cell) for cell in Table4Cell.matching(measured.cells) if cell.batch == 512]
-    rates = [measured.measure(cell, PUBLISHED, RATE) for cell in cells]
+    largest = [str(cell) for cell in Table4Cell.matching(measured.cells) if cell.batch == 512]
+    rates = [measured.measure(cell, PUBLISHED, RATE) for cell in largest]
     gains = [rate.value - (rate.chance or 0.0) for rate in rates if rate and rate.value is not None]
-    return _over_rows(claim, gains, "recovery rate above the blind guess's")
+    return _averaged(claim, gains, "recovery rate above the blind guess's")
 
 
 def _falls(measured: Measured) -> Verdict:
-    claim = "The recovery rate falls as the batch grows"
     slopes = []
-    for cells in table_4(measured).values():
-        points = [
-            (np.log2(batch), rate)
-            for batch, cell in cells.items()
-            if (rate := measured.value(cell, PUBLISHED, RATE)) is not None
-        ]
+    for by_batch in cells.table_4(measured).values():
+        rates = {batch: measured.value(cell, PUBLISHED, RATE) for batch, cell in by_batch.items()}
+        points = [(np.log2(batch), rate) for batch, rate in rates.items() if rate is not None]
         if len(points) >= 3:
             x, y = zip(*points)
             slopes.append(-float(np.polyfit(x, y, 1)[0]))
-    return _over_rows(claim, slopes, "fall with each doubling of the batch")
+    claim = "The recovery rate falls as the batch grows"
+    return _averaged(claim, slopes, "fall with each doubling of the batch")
 
 
 def _neurons(measured: Measured) -> Verdict:
@@ -73,144 +95,110 @@ def _neurons(measured: Measured) -> Verdict:
     claim = "The recovery rate is set by the number of neurons k: it follows (1 - 1/k)^(m-1) to 0.1"
     gaps = [
         abs(rate - bound)
-        for cell in Table4Cell.matching(measured.cells)
-        if (rate := measured.value(str(cell), PUBLISHED, RATE)) is not None
-        and (bound := measured.value(str(cell), None, BOUND)) is not None
+        for cell in map(str, Table4Cell.matching(measured.cells))
+        if (rate := measured.value(cell, PUBLISHED, RATE)) is not None
+        and (bound := measured.value(cell, None, cells.BOUND)) is not None
     ]
-    if len(gaps) < 2:
-        return _open(claim, len(gaps))
-    gap = mean(gaps)
-    reason = f"distance from the bound: {_spelt(gap)}, n = {gap.n} cells of Table 4"
-    return _verdict(claim, reason, holds=(gap.high or 0.0) < 0.1, refuted=(gap.low or 0.0) > 0.1)
+    return _averaged(claim, gaps, "distance from the bound", "cells", holds=(-inf, 0.1), refuted=(0.1, inf))
 
 
 def _hardly(claim: str, measured: Measured, table: int, amount: float) -> Verdict:
     """How much lower the rate is than with everything, over the batch sizes."""
-    falls: list[Estimate] = []
-    lost = []
+    falls, lost = [], []
     for cell in StarvedCell.matching(measured.cells):
-        if (cell.table, cell.amount) != (table, amount):
-            continue
-        pair = str(StarvedCell(5, 1.0, cell.batch)), str(cell)
-        rates = [rate for name in pair if (rate := measured.estimate(name, PUBLISHED, RATE)) is not None]
-        psnrs = [psnr for name in pair if (psnr := measured.value(name, PUBLISHED, PSNR)) is not None]
-        falls += [combined(rates, [1.0, -1.0])] if len(rates) == 2 else []
-        lost += [psnrs[0] - psnrs[1]] if len(psnrs) == 2 else []
-    fall = combined(falls, [1 / len(falls)] * len(falls)) if falls else None
-    if fall is None or fall.value is None or fall.low is None or fall.high is None:
-        return _open(claim, len(falls))
+        if (cell.table, cell.amount) == (table, amount):
+            pair = str(StarvedCell(5, 1.0, cell.batch)), str(cell)
+            rate, psnr = (_difference(measured, pair, metric) for metric in (RATE, cells.PSNR))
+            falls += [rate] if rate else []
+            lost += [psnr.value] if psnr and psnr.value is not None else []
     fainter = f"; the PSNR of the recovered falls by {np.mean(lost):.1f} dB" if lost else ""
-    reason = f"fall of the rate: {_spelt(fall)}, n = {fall.n} samples in {len(falls)} batch sizes{fainter}"
-    within = fall.low > -HARDLY and fall.high < HARDLY
-    return _verdict(claim, reason, holds=within, refuted=fall.low > HARDLY)
+    of = f", n = {{n}} samples in {len(falls)} batch sizes{fainter}"
+    regions = {"holds": (-HARDLY, HARDLY), "refuted": (HARDLY, inf)}
+    return _judged(claim, _mean(falls), len(falls), "fall of the rate", of, **regions)
+
+
+def _mean(estimates: Sequence[Estimate]) -> Estimate | None:
+    return combined(estimates, [1 / len(estimates)] * len(estimates)) if estimates else None
+
+
+def _difference(measured: Measured, pair: Sequence[str], metric: str) -> Estimate | None:
+    """How much higher the metric is in the first cell than in the second."""
+    known = [one for cell in pair if (one := measured.estimate(cell, PUBLISHED, metric)) is not None]
+    return combined(known, [1.0, -1.0]) if len(known) == 2 else None
 
 
 def _small_batches(measured: Measured) -> Verdict:
     """Table 3 says so of Scale-MIA: 21.2 dB for one image, 27.9 dB for 64."""
     claim = "Small batches are rebuilt worse than large ones (2 against 64)"
-    cells = [str(Table3Cell("scale-mia", batch)) for batch in (64, 2)]
-    psnrs = [psnr for cell in cells if (psnr := measured.estimate(cell, PUBLISHED, RETURNED)) is not None]
-    gain = combined(psnrs, [1.0, -1.0]) if len(psnrs) == 2 else None
-    if gain is None or gain.low is None or gain.high is None:
-        return _open(claim, min(len(psnrs), 1))
-    reason = f"PSNR of what is returned, 64 minus 2: {_spelt(gain)} dB, n = {gain.n} samples"
-    return _verdict(claim, reason, holds=gain.low > 0, refuted=gain.high < 0)
+    pair = [str(Table3Cell("scale-mia", batch)) for batch in (64, 2)]
+    done = any(measured.estimate(cell, PUBLISHED, cells.RETURNED) is not None for cell in pair)
+    what, gain = "PSNR of what is returned, 64 minus 2", _difference(measured, pair, cells.RETURNED)
+    return _judged(claim, gain, int(done), what, " dB, n = {n} samples")
 
 
 def _stealth(measured: Measured) -> Verdict:
     claim = "Scale-MIA is stealthier than Robbing the Fed (for a client that vets what it receives)"
-    alarms = {
-        attack: [
-            alarm for cell in measured.cells if (alarm := measured.measure(cell, attack, ALARM)) is not None
+    alarms = [
+        [
+            alarm
+            for cell in measured.cells
+            if (alarm := measured.measure(cell, attack, cells.ALARM)) is not None
         ]
         for attack in (PUBLISHED, "robbing-the-fed")
-    }
-    ours, theirs = (
-        [alarm.value for alarm in of_attack if alarm.value is not None] for of_attack in alarms.values()
-    )
+    ]
+    ours, theirs = ([alarm.value for alarm in group if alarm.value is not None] for group in alarms)
     if not ours or not theirs:
         return _open(claim, min(len(ours), len(theirs)))
     low, high = clopper_pearson(round(sum(ours)), len(ours))
     their_low, _ = clopper_pearson(round(sum(theirs)), len(theirs))
     untouched = {
-        (alarm.row.model, alarm.row.data): alarm.chance or 0.0
-        for of_attack in alarms.values()
-        for alarm in of_attack
+        (alarm.row.model, alarm.row.data): alarm.chance or 0.0 for group in alarms for alarm in group
     }
     reason = (
         f"flagged: {sum(ours):.0f} of {len(ours)} models of Scale-MIA (at least {low:.2f} of all, 95%), "
         f"{sum(theirs):.0f} of {len(theirs)} of Robbing the Fed, "
         f"{sum(untouched.values()):.0f} of {len(untouched)} of the untouched ones"
     )
-    return _verdict(claim, reason, holds=high < their_low, refuted=low > 0.5)
+    verdict = "holds" if high < their_low else "refuted" if low > 0.5 else "not shown"
+    return Verdict(claim, verdict, reason)
 
 
 def _privacy(measured: Measured) -> Verdict:
     claim = f"Differential privacy does not stop it (noise multiplier {USUAL_NOISE})"
     best, limits = {}, {}
-    for cell in VariedCell.matching(measured.cells):
-        rate = _best(measured, str(cell)) if cell.question == "dp" else None
-        if rate is not None:
-            published = measured.measure(str(cell), PUBLISHED, RATE)
-            best[cell.value] = rate
-            limits[cell.value] = max(HARDLY, (published and published.chance) or 0.0)
-    if USUAL_NOISE not in best:
-        return _open(claim, len(best))
+    for noise, cell in cells.varied(measured, "dp").items():
+        rates = [measured.estimate(cell, attack, RATE) for attack in cells.attacks(measured, [cell])]
+        if known := [rate for rate in rates if rate is not None]:
+            published = measured.measure(cell, PUBLISHED, RATE)
+            best[noise] = max(known, key=lambda rate: rate.value or 0.0)
+            limits[noise] = max(HARDLY, (published and published.chance) or 0.0)
     survived = [noise for noise, rate in best.items() if (rate.low or 0.0) > limits[noise]]
     most = max(survived, key=float, default=None)
     if most is None:
         still = "it works at none that was tried"
     else:
         still = f"it works up to a multiplier of {most}" if float(most) else "it works without noise only"
-    rate, limit = best[USUAL_NOISE], limits[USUAL_NOISE]
-    reason = f"recovery rate of the best attack that knows of it: {_spelt(rate)}, n = {rate.n}; {still}"
-    return _verdict(claim, reason, holds=(rate.low or 0.0) > limit, refuted=(rate.high or 0.0) < limit)
-
-
-def _best(measured: Measured, cell: str) -> Estimate | None:
-    """The highest rate that any attack reaches in a cell."""
-    rates = [measured.estimate(cell, attack, RATE) for attack in attacks(measured, [cell])]
-    return max((rate for rate in rates if rate is not None), key=lambda rate: rate.value or 0.0, default=None)
+    rate, limit = best.get(USUAL_NOISE), limits.get(USUAL_NOISE, HARDLY)
+    what, of = "recovery rate of the best attack that knows of it", f", n = {{n}}; {still}"
+    return _judged(claim, rate, len(best), what, of, holds=(limit, inf), refuted=(-inf, limit))
 
 
 def _collisions(measured: Measured) -> Verdict:
     """Where about half as many samples as neurons meet, so that a third of them or more collide."""
-    claim = "Samples that meet in a bin are lost"
     gains, examples = [], []
     for cell in Table4Cell.matching(measured.cells):
-        published, peeled = (measured.estimate(str(cell), attack, RATE) for attack in (PUBLISHED, PEELED))
-        bound = measured.value(str(cell), None, BOUND)
+        published, peeled = (
+            measured.estimate(str(cell), attack, RATE) for attack in (PUBLISHED, cells.PEELED)
+        )
+        bound = measured.value(str(cell), None, cells.BOUND)
         if published is not None and peeled is not None and bound is not None and 0.5 < bound < 0.7:
             gains.append(combined([peeled, published], [1.0, -1.0]))
             where = f"{cell.network} on {cell.data} at {cell.batch}"
             examples.append(f"{where}: {peeled.value:.3f}, of whom {bound:.3f} are alone")
-    if not gains:
-        return _open(claim, 0)
-    gain = combined(gains, [1 / len(gains)] * len(gains))
-    reason = (
-        f"rate with collisions resolved minus as published: {_spelt(gain)}, n = {gain.n // 2} samples in "
-        f"{len(gains)} rows of Table 4 ({examples[0]})"
+    gain = _mean(gains)
+    of = f", n = {gain.n // 2} samples in {len(gains)} rows of Table 4 ({examples[0]})" if gain else ""
+    what, regions = (
+        "rate with collisions resolved minus as published",
+        {"holds": (-inf, HARDLY), "refuted": POSITIVE},
     )
-    refuted = (gain.low or 0.0) > 0
-    return _verdict(claim, reason, holds=not refuted and (gain.high or 0.0) < HARDLY, refuted=refuted)
-
-
-def _over_rows(claim: str, gains: Sequence[float], what: str) -> Verdict:
-    """Whether gains, one for each row of Table 4, are above zero."""
-    if len(gains) < 2:
-        return _open(claim, len(gains))
-    gain = mean(gains)
-    reason = f"{what}: {_spelt(gain)}, n = {gain.n} rows of Table 4"
-    return _verdict(claim, reason, holds=(gain.low or 0.0) > 0, refuted=(gain.high or 0.0) < 0)
-
-
-def _verdict(claim: str, reason: str, *, holds: bool, refuted: bool) -> Verdict:
-    return Verdict(claim, "holds" if holds else "refuted" if refuted else "not shown", reason)
-
-
-def _open(claim: str, done: int) -> Verdict:
-    return Verdict(claim, "open", f"{done} of the cells that it needs are done")
-
-
-def _spelt(estimate: Estimate) -> str:
-    return f"{estimate.value:+.3f}, 95% interval {estimate.low:+.3f} to {estimate.high:+.3f}"
+    return _judged("Samples that meet in a bin are lost", gain, len(gains), what, of, **regions)

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from glasshouse.attacks.crafted.surrogate import Schooling
@@ -11,19 +12,8 @@ from glasshouse.findings import Finding
 from glasshouse.learning.recipe import Recipe
 from glasshouse.studies.address import Address
 from glasshouse.studies.measured import Measured
-from glasshouse.studies.scale_mia import printed
-from glasshouse.studies.scale_mia.cells import (
-    PEELED,
-    PICTURED,
-    PUBLISHED,
-    Figure6Cell,
-    StarvedCell,
-    Table3Cell,
-    Table4Cell,
-    VariedCell,
-    attacked,
-    brightness,
-)
+from glasshouse.studies.scale_mia import cells, printed
+from glasshouse.studies.scale_mia.cells import PEELED, PICTURED, PUBLISHED, Table3Cell, Table4Cell, VariedCell
 from glasshouse.studies.scale_mia.claims import verdicts
 from glasshouse.studies.scale_mia.figures import charts, pictures
 from glasshouse.studies.scale_mia.layout import tables
@@ -85,34 +75,33 @@ class Scale:
         return RoundPlan(self.batch, self.samples, self.rounds)
 
 
-def _rows(schooling: Mapping[str, Schooling], samples: Mapping[str, int]) -> Iterator[GridRow]:
-    for network, lessons in schooling.items():
-        batches = BATCHES[:-1] if network in NARROW else BATCHES
-        for data in DATA:
-            yield GridRow(Scenario(network, data, lessons), batches, samples[network])
+def _rows(network: str, schooling: Schooling, samples: int) -> list[GridRow]:
+    batches = BATCHES[:-1] if network in NARROW else BATCHES
+    return [GridRow(Scenario(network, data, schooling), batches, samples) for data in DATA]
 
 
 def _starved(network: str, data: str, schooling: Schooling) -> tuple[Scenario, ...]:
     """The attackers of Tables 5 and 6, then those of Tables 7 and 8 that are not among them."""
-    shares = [Scenario(network, data, schooling, share=share) for share in printed.TABLES_5_AND_6]
-    classes = [int(count) for count in printed.TABLES_7_AND_8][:-1]
-    return (*shares, *(Scenario(network, data, schooling, classes=count) for count in classes))
+    scenario = partial(Scenario, network, data, schooling)
+    shares, (*classes, _) = printed.AMOUNTS.values()
+    return (
+        *(scenario(share=share) for share in shares),
+        *(scenario(classes=int(count)) for count in classes),
+    )
 
 
 def _laptop() -> Scale:
     """Large networks see fewer samples, since masking their updates takes seconds."""
-    schooling = {
-        "cnn": Schooling(steps=12_000, batch_size=64, lr=3e-3),
-        "alexnet": Schooling(steps=600, batch_size=64, lr=1e-3, half=True),
-        "resnet": Schooling(steps=600, batch_size=64, lr=1e-3, half=True),
-        "vit": Schooling(steps=300, batch_size=64, lr=5e-4, half=True),
-        "vgg": Schooling(steps=250, batch_size=64, lr=1e-3, half=True),
-    }
-    samples = {"cnn": 1024, "alexnet": 256, "resnet": 256, "vit": 128, "vgg": 128}
-    rows = tuple(_rows(schooling, samples))
+    rows = (
+        *_rows("cnn", Schooling(steps=12_000, batch_size=64, lr=3e-3), 1024),
+        *_rows("alexnet", Schooling(steps=600, batch_size=64, lr=1e-3, half=True), 256),
+        *_rows("resnet", Schooling(steps=600, batch_size=64, lr=1e-3, half=True), 256),
+        *_rows("vit", Schooling(steps=300, batch_size=64, lr=5e-4, half=True), 128),
+        *_rows("vgg", Schooling(steps=250, batch_size=64, lr=1e-3, half=True), 128),
+    )
     return Scale(
         rows=rows,
-        rival=Scenario("resnet", "cifar10", schooling["resnet"]),
+        rival=next(row.scenario for row in rows if row.scenario.network == "resnet"),
         attacks=(("scale-mia", 8), ("robbing-the-fed", 4), ("fishing", 1)),
         starved=_starved("cnn", "cifar10", Schooling(steps=3000, batch_size=64, lr=3e-3)),
         usual=rows[0].scenario,
@@ -122,20 +111,17 @@ def _laptop() -> Scale:
 
 def _paper() -> Scale:
     """The authors' recipe: Adam, with the learning rate of each data set and network."""
-    cnn = {
-        "cifar10": Schooling(steps=35_000, batch_size=50, lr=1e-3),
-        "fashion-mnist": Schooling(steps=20_000, batch_size=50, lr=1e-4),
-        "hmnist": Schooling(steps=35_000, batch_size=50, lr=1e-3),
-    }
-    other = Schooling(steps=80_000, batch_size=100, lr=1e-4)
-    networks = (*NARROW, "vgg")
+    longest = Schooling(steps=80_000, batch_size=100, lr=1e-4)
+    usual, shorter = (Schooling(steps=n, batch_size=50, lr=lr) for n, lr in ((35_000, 1e-3), (20_000, 1e-4)))
+    cnn = {"cifar10": usual, "fashion-mnist": shorter, "hmnist": usual}
     rows = [GridRow(Scenario("cnn", data, cnn[data]), BATCHES, 5120) for data in DATA]
-    rows += _rows(dict.fromkeys(networks, other), dict.fromkeys(networks, 5120))
+    for network in (*NARROW, "vgg"):
+        rows += _rows(network, longest, 5120)
     return Scale(
         rows=tuple(rows),
-        rival=Scenario("resnet", "cifar10", other),
+        rival=Scenario("resnet", "cifar10", longest),
         attacks=(("scale-mia", 5), ("robbing-the-fed", 5), ("fishing", 5)),
-        starved=_starved("alexnet", "cifar10", other),
+        starved=_starved("alexnet", "cifar10", longest),
         usual=rows[0].scenario,
         samples=5120,
         rounds=80,
@@ -180,15 +166,15 @@ class ScaleMIAStudy(Study):
 
     def cells(self, scale: str) -> list[Cell]:
         grid = SCALES[scale]
-        cells: list[Cell] = []
+        entries: list[Cell] = []
         for row in grid.rows:
-            cells += self._table_4(grid, row)
-            cells += self._figure_6(grid, row.scenario)
+            entries += self._table_4(grid, row)
+            entries += self._figure_6(grid, row.scenario)
             if row.scenario == grid.usual:
-                cells += self._beyond(grid)
+                entries += self._beyond(grid)
             if row.scenario == grid.rival:
-                cells += self._table_3(grid)
-        return [*cells, *self._tables_5_to_8(grid)]
+                entries += self._table_3(grid)
+        return [*entries, *self._tables_5_to_8(grid)]
 
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
         return verdicts(Measured(findings))
@@ -220,12 +206,12 @@ class ScaleMIAStudy(Study):
             for batch in grid.starved_batches:
                 known = {PUBLISHED: printed.starved(scenario.network, scenario.data, table, amount, batch)}
                 plan = RoundPlan(batch, grid.samples, grid.rounds)
-                yield self._cell(StarvedCell(table, amount, batch), scenario, plan, (PUBLISHED,), known)
+                yield self._cell(cells.StarvedCell(table, amount, batch), scenario, plan, (PUBLISHED,), known)
 
     def _figure_6(self, grid: Scale, scenario: Scenario) -> Iterator[Cell]:
         """Figure 6 and the laws that it is about."""
-        address = Figure6Cell(scenario.network, scenario.data)
-        yield Cell(str(address), lambda place: brightness(self._scenarios.prepared(scenario, place)))
+        address = cells.Figure6Cell(scenario.network, scenario.data)
+        yield Cell(str(address), lambda place: cells.brightness(self._scenarios.prepared(scenario, place)))
         if scenario.network == grid.usual.network:
             specs = tuple(f"scale-mia(law='{law}')" for law in LAWS)
             yield self._cell(VariedCell("laws", scenario.data), scenario, grid.plan, specs)
@@ -260,6 +246,6 @@ class ScaleMIAStudy(Study):
     ) -> Cell:
         def run(place: Workplace) -> CellResult:
             prepared = self._scenarios.prepared(scenario, place)
-            return attacked(prepared, plan, specs, place, known or {}, **shown)
+            return cells.attacked(prepared, plan, specs, place, known or {}, **shown)
 
         return Cell(str(address), run)

@@ -5,31 +5,14 @@ from collections.abc import Callable
 from glasshouse.exhibits import StudyTable
 from glasshouse.spelling import DASH
 from glasshouse.studies.measured import Measured
-from glasshouse.studies.scale_mia import printed
-from glasshouse.studies.scale_mia.cells import (
-    ALARM,
-    BOUND,
-    DISTANCE,
-    LAWS,
-    PEELED,
-    PSNR,
-    PUBLISHED,
-    RATE,
-    RETURNED,
-    Figure6Cell,
-    StarvedCell,
-    Table3Cell,
-    Table4Cell,
-    attacks,
-    table_4,
-    varied,
-)
+from glasshouse.studies.scale_mia import cells, printed
+from glasshouse.studies.scale_mia.cells import PSNR, PUBLISHED, RATE, StarvedCell, Table3Cell, Table4Cell
 from glasshouse.studies.showing import bracketed, table
 
 WORDS = {
     RATE: "recovery rate",
     PSNR: "PSNR of the recovered (dB)",
-    RETURNED: "PSNR of the returned (dB)",
+    cells.RETURNED: "PSNR of the returned (dB)",
     "online-seconds": "seconds",
 }
 LINEAR = {"alexnet": 512, "resnet": 512, "vit": 512, "cnn": 1024, "vgg": 1024, "mlp": 200}
@@ -69,11 +52,11 @@ QUESTIONS = {
 def tables(measured: Measured) -> list[StudyTable]:
     """Tables 3 to 8 and those beyond them, as far as their cells are done."""
     laid_out = []
-    if table_4(measured):
+    if cells.table_4(measured):
         laid_out += [_table_4(measured, "rate", RATE), _table_4(measured, "psnr", PSNR)]
         laid_out += [_resolved(measured), _quality(measured)]
     laid_out.append(_table_3(measured))
-    laid_out += [_starved(measured, table, metric) for table in printed.STARVED for metric in (RATE, PSNR)]
+    laid_out += [_starved(measured, first, metric) for first in printed.AMOUNTS for metric in (RATE, PSNR)]
     laid_out += [_varied(measured, question) for question in QUESTIONS]
     laid_out += [_fits(measured), _vetting(measured)]
     return [shown for shown in laid_out if shown.rows]
@@ -114,8 +97,10 @@ def _resolved(measured: Measured) -> StudyTable:
     """The same victims with collisions resolved, beside the share that is alone in its bin."""
 
     def entry(cell: Table4Cell) -> str:
-        alone = measured.value(str(cell), None, BOUND)
-        return DASH if alone is None else f"{_measured(measured, str(cell), PEELED, RATE)} ({alone:.3f})"
+        alone = measured.value(str(cell), None, cells.BOUND)
+        return (
+            DASH if alone is None else f"{_measured(measured, str(cell), cells.PEELED, RATE)} ({alone:.3f})"
+        )
 
     title = "Collisions resolved: recovery rate (and the share of samples alone in their bin)"
     note = (
@@ -129,8 +114,8 @@ def _like_table_4(
     measured: Measured, name: str, title: str, entry: Callable[[Table4Cell], str], note: str
 ) -> StudyTable:
     """A line for each network and data set, a column for each batch size."""
-    rows = table_4(measured)
-    batches = sorted({batch for cells in rows.values() for batch in cells})
+    rows = cells.table_4(measured)
+    batches = sorted({batch for by_batch in rows.values() for batch in by_batch})
     lines = [
         (named(network), data, *(entry(Table4Cell(network, data, batch)) for batch in batches))
         for network, data in rows
@@ -141,8 +126,8 @@ def _like_table_4(
 def _quality(measured: Measured) -> StudyTable:
     """All samples, not the recovered ones alone, beside the blind guess; and the seconds."""
     lines = []
-    for (network, data), cells in table_4(measured).items():
-        batch = min(256, max(cells))
+    for (network, data), batches in cells.table_4(measured).items():
+        batch = min(256, max(batches))
         cell = str(Table4Cell(network, data, batch))
         line = [named(network), data, str(batch)]
         for metric in (RATE, "psnr", "ssim"):
@@ -171,12 +156,12 @@ def _table_3(measured: Measured) -> StudyTable:
         if attack not in {cell.attack for cell in done}:
             return DASH if known is None else f"{number(known, metric)} / not yet"
         cell = str(Table3Cell(attack, batch))
-        spec = next(iter(attacks(measured, [cell])), attack)
+        spec = next(iter(cells.attacks(measured, [cell])), attack)
         return f"{number(known, metric)} / {_measured(measured, cell, spec, metric)}"
 
     lines = []
     for attack, words in RIVALS.items():
-        for metric in (PSNR, RETURNED, "online-seconds"):
+        for metric in (PSNR, cells.RETURNED, "online-seconds"):
             entries = [entry(attack, batch, metric) for batch in batches]
             if any(text != DASH for text in entries):
                 lines.append((words, WORDS[metric], *entries))
@@ -194,7 +179,7 @@ def _table_3(measured: Measured) -> StudyTable:
 def _starved(measured: Measured, first: int, metric: str) -> StudyTable:
     """Tables 5 to 8: recovery rate or PSNR by what the attacker has; one with all classes has all images."""
     done = [cell for cell in StarvedCell.matching(measured.cells) if cell.table == first]
-    amounts = printed.STARVED[first]
+    amounts = printed.AMOUNTS[first]
 
     def entry(amount: float, batch: int) -> str:
         known = printed.starved(*printed.STARVED_TARGET, first, amount, batch).get(metric)
@@ -219,33 +204,32 @@ def _starved(measured: Measured, first: int, metric: str) -> StudyTable:
 def _varied(measured: Measured, question: str) -> StudyTable:
     """Recovery rates of some attacks while one thing is varied."""
     title, what, note = QUESTIONS[question]
-    cells = varied(measured, question)
-    specs = attacks(measured, cells.values())
+    by_value = cells.varied(measured, question)
+    specs = cells.attacks(measured, by_value.values())
     lines = []
-    for value, cell in cells.items():
+    for value, cell in by_value.items():
         rate = measured.measure(cell, specs[0], RATE) if specs else None
-        alone, blind = measured.value(cell, None, BOUND), None if rate is None else rate.chance
+        alone, blind = measured.value(cell, None, cells.BOUND), None if rate is None else rate.chance
         rates = [_measured(measured, cell, spec, RATE) for spec in specs]
         lines.append((value, number(alone), number(blind), *rates))
-    return table(
-        question, title, (what, "alone in their bin", "blind guess", *specs), lines, note + INTERVALS
-    )
+    columns = (what, "alone in their bin", "blind guess", *specs)
+    return table(question, title, columns, lines, note + INTERVALS)
 
 
 def _fits(measured: Measured) -> StudyTable:
     lines = []
-    for cell in Figure6Cell.matching(measured.cells):
-        gaps = [measured.value(str(cell), law, DISTANCE) for law in LAWS]
+    for cell in cells.Figure6Cell.matching(measured.cells):
+        gaps = [measured.value(str(cell), law, cells.DISTANCE) for law in cells.LAWS]
         lines.append((f"{cell.network}, {cell.data}", *map(number, gaps)))
     title = "How well laws fit the latents' brightness: largest gap between the distribution functions"
-    return table("fits", title, ("network, data", *LAWS), lines)
+    return table("fits", title, ("network, data", *cells.LAWS), lines)
 
 
 def _vetting(measured: Measured) -> StudyTable:
     """What a client that vets would have said to the first model of each cell."""
     lines = []
-    for attack in attacks(measured, measured.cells):
-        alarms = [measured.measure(cell, attack, ALARM) for cell in measured.cells]
+    for attack in cells.attacks(measured, measured.cells):
+        alarms = [measured.measure(cell, attack, cells.ALARM) for cell in measured.cells]
         known = [alarm for alarm in alarms if alarm is not None and alarm.value is not None]
         if known:
             flagged = sum(alarm.value or 0.0 for alarm in known)

@@ -59,7 +59,6 @@ class Scenario:
 
     @property
     def stem(self) -> str:
-        """A name for its files."""
         starved = f"-{self.share:g}" if self.share < 1 else ""
         biased = f"-{self.classes}-classes" if self.classes else ""
         return f"{self.network}-{self.data}{starved}{biased}-{self.schooling.steps}-steps"
@@ -100,7 +99,6 @@ class RoundPlan:
 
     @property
     def rounds(self) -> int:
-        """How many rounds see that many samples, at least one."""
         return max(1, min(self.most, -(-self.samples // self.batch)))
 
     @property
@@ -120,7 +118,6 @@ class RoundPlan:
 
     @property
     def channel(self) -> str:
-        """The way of the updates to the server."""
         lossy = self.present > self.clients
         dropouts = [f"dropout_{when}={1 / self.present:.6f}" for when in ("before", "after") if lossy]
         return "plain" if self.clients == 1 else f"secure({', '.join([*self.options, *dropouts])})"
@@ -146,11 +143,12 @@ def cases(prepared: Prepared, plan: RoundPlan, place: Workplace) -> list[Case]:
         seed=derive(place.seed, "stage"),
     )
     start = read_vector(prepared.network)
+    subject = Subject(
+        defence=plan.defence, strategy=plan.strategy, data=scenario.data, model=scenario.network
+    )
     return [
         Case(
-            subject=Subject(
-                defence=plan.defence, strategy=plan.strategy, data=scenario.data, model=scenario.network
-            ),
+            subject=subject,
             protocol=protocol_of(federation, prepared.network),
             sizes=(share,) * present,
             clients=LiveClients(federation, start, range(first, first + present), first // present),
@@ -178,9 +176,8 @@ class Scenarios:
         auxiliary, victims = divided(dataset, scenario, place.seed)
         seed = derive(place.seed, "weights")
         network = seeded_model(scenario.network, auxiliary.shape, auxiliary.classes, seed)
-        return Prepared(
-            scenario, network, auxiliary, victims, _surrogate(scenario, network, auxiliary, place)
-        )
+        surrogate = _surrogate(scenario, network, auxiliary, place)
+        return Prepared(scenario, network, auxiliary, victims, surrogate)
 
 
 def divided(dataset: Dataset, scenario: Scenario, seed: int) -> tuple[Images, Images]:

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from glasshouse.attacks.crafted.surrogate import Schooling
@@ -82,26 +81,24 @@ def _rows(network: str, schooling: Schooling, samples: int) -> list[GridRow]:
 
 def _starved(network: str, data: str, schooling: Schooling) -> tuple[Scenario, ...]:
     """The attackers of Tables 5 and 6, then those of Tables 7 and 8 that are not among them."""
-    scenario = partial(Scenario, network, data, schooling)
-    shares, (*classes, _) = printed.AMOUNTS.values()
-    return (
-        *(scenario(share=share) for share in shares),
-        *(scenario(classes=int(count)) for count in classes),
-    )
+    shares = [Scenario(network, data, schooling, share=share) for share in printed.AMOUNTS[5]]
+    classes = printed.AMOUNTS[7][:-1]
+    return (*shares, *(Scenario(network, data, schooling, classes=int(count)) for count in classes))
 
 
 def _laptop() -> Scale:
     """Large networks see fewer samples, since masking their updates takes seconds."""
+    usual = Schooling(steps=600, batch_size=64, lr=1e-3, half=True)
     rows = (
         *_rows("cnn", Schooling(steps=12_000, batch_size=64, lr=3e-3), 1024),
-        *_rows("alexnet", Schooling(steps=600, batch_size=64, lr=1e-3, half=True), 256),
-        *_rows("resnet", Schooling(steps=600, batch_size=64, lr=1e-3, half=True), 256),
+        *_rows("alexnet", usual, 256),
+        *_rows("resnet", usual, 256),
         *_rows("vit", Schooling(steps=300, batch_size=64, lr=5e-4, half=True), 128),
         *_rows("vgg", Schooling(steps=250, batch_size=64, lr=1e-3, half=True), 128),
     )
     return Scale(
         rows=rows,
-        rival=next(row.scenario for row in rows if row.scenario.network == "resnet"),
+        rival=Scenario("resnet", "cifar10", usual),
         attacks=(("scale-mia", 8), ("robbing-the-fed", 4), ("fishing", 1)),
         starved=_starved("cnn", "cifar10", Schooling(steps=3000, batch_size=64, lr=3e-3)),
         usual=rows[0].scenario,

@@ -70,17 +70,17 @@ def test_the_hidden_model_follows_adam_on_equation_3_while_the_classifier_stays_
     train_hidden(hidden, classifier, iter([z]), steps=1, lr=0.01)
     assert torch.equal(read_vector(classifier), before)
     # Adam's first step moves every weight by lr against the sign of its gradient, taken here by hand.
-    first, second = start["layers.0.weight"].double(), start["layers.2.weight"].double()
+    first, second = start["0.weight"].double(), start["2.weight"].double()
     p = classifier(z).softmax(1).detach().double()
-    inner = p @ first.T + start["layers.0.bias"].double()
-    out = inner.clamp(min=0) @ second.T + start["layers.2.bias"].double()
+    inner = p @ first.T + start["0.bias"].double()
+    out = inner.clamp(min=0) @ second.T + start["2.bias"].double()
     off = out - z.flatten(1).double()
     slope = off / off.norm(dim=1, keepdim=True) / len(z)
     back = (slope @ second) * (inner > 0)
     moved = {n: (p.detach() - start[n]).double() for n, p in hidden.named_parameters()}
     for name, gradient in (
-        ("layers.2.weight", slope.T @ inner.clamp(min=0)),
-        ("layers.0.weight", back.T @ p),
+        ("2.weight", slope.T @ inner.clamp(min=0)),
+        ("0.weight", back.T @ p),
     ):
         clear = gradient.abs() > 1e-5
         expected = -0.01 * gradient / (gradient.abs() + 1e-8)

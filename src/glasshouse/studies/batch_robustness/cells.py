@@ -21,13 +21,7 @@ from glasshouse.measures.curvature import input_curvature, top_eigenvalues
 from glasshouse.measures.estimate import Estimate, mean, proportion
 from glasshouse.store import read_json, write_json
 from glasshouse.studies.batch_robustness.printed import EPS, Schedule
-from glasshouse.studies.batch_robustness.training import (
-    Learner,
-    Materials,
-    materials,
-    train_central,
-    train_federated,
-)
+from glasshouse.studies.batch_robustness.training import Learner, materials, train_central, train_federated
 from glasshouse.studies.study import Workplace
 
 TIME = "training-time"
@@ -79,7 +73,7 @@ def _measured(case: Case, learner: Learner, seconds: float, seed: int) -> list[F
         nothing = Estimate(None, None, None, len(images.train), "the training diverged")
         return [subject.finding("utility", "test-accuracy", nothing, seconds=seconds)]
     return [
-        *_accuracies(model, images, subject, seconds),
+        *_accuracies(model, images.train, images.test, subject, seconds),
         *_attacked(case, EPS[images.test.shape[0]], seed),
         *_curvature(model, images.curved, images.test[: learner.probed], subject, seed),
     ]
@@ -93,8 +87,9 @@ def _diverged(model: nn.Module, images: Images) -> bool:
     return not torch.isfinite(losses).all()
 
 
-def _accuracies(model: nn.Module, images: Materials, subject: Subject, seconds: float) -> Iterator[Finding]:
-    train, test = images.train, images.test
+def _accuracies(
+    model: nn.Module, train: Images, test: Images, subject: Subject, seconds: float
+) -> Iterator[Finding]:
     logits = predict(model, train.x)
     shares = {
         "test-accuracy": (hits(model, test), test),

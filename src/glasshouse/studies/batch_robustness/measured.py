@@ -168,9 +168,10 @@ class Models(Measured):
         for batch in self.batches(line):
             for seed, value in self.at(line.at(batch), quantity).items():
                 by_seed.setdefault(seed, []).append((math.log2(batch), value))
-        changes = {seed: slope(*zip(*by_seed[seed])) for seed in sorted(by_seed) if len(by_seed[seed]) >= 3}
         return {
-            (line.data, line.model, seed): change for seed, change in changes.items() if change is not None
+            (line.data, line.model, seed): change
+            for seed, points in sorted(by_seed.items())
+            if len(points) >= 3 and (change := slope(*zip(*points))) is not None
         }
 
     def correlation(self, line: Line, quantity: Quantity, other: Quantity | None = None) -> Estimate:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -23,10 +22,6 @@ class Estimate:
     high: float | None
     n: int
     note: str | None = None
-
-    def entries(self) -> dict[str, Any]:
-        """What a finding says of it, but for the note."""
-        return {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
 
 
 def proportion(successes: int, n: int) -> Estimate:

@@ -193,9 +193,13 @@ class Evasion(Attack):
                 x[alive], fallen[alive] = self.attempt(problem, problem.within(eps, self.norm, alive))
             examples.append(x.clone())
             fell.append(fallen[~problem.wrong])
-        signs = at_first_sight(problem.model, problem.images.x, problem.clean, ~problem.wrong)
-        signs += stalled(sizes, torch.stack(fell))
+        signs = self.signs(problem, sizes, torch.stack(fell))
         return AdversarialExamples(torch.stack(examples), sizes, self.norm, tuple(signs))
+
+    def signs(self, problem: Problem, sizes: tuple[float, ...], fell: Tensor) -> list[str]:
+        """Signs of hidden gradients that cost little; `fell`, shape (E, N), says which right images fell."""
+        first = at_first_sight(problem.model, problem.images.x, problem.clean, ~problem.wrong)
+        return first + stalled(sizes, fell)
 
     def attempt(self, problem: Problem, originals: Originals) -> Attempt:
         """Try to perturb `originals`, none of which fools the model, within their ball."""

@@ -65,9 +65,8 @@ class Measure:
 
     @property
     def reason(self) -> str:
-        """Why there is no value; in rows without the key `reason` it is the last that `assumes` says."""
-        recorded = self.row.reason or (self.row.assumes or ("no reason was recorded",))[-1]
-        return recorded.removeprefix("not estimable: ")
+        """Why there is no value."""
+        return (self.row.reason or "no reason was recorded").removeprefix("not estimable: ")
 
 
 def leaks(measure: Measure) -> bool:

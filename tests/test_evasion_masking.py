@@ -8,7 +8,7 @@ from glasshouse.access import ModelAccess
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.evasion.evasion import Problem
 from glasshouse.attacks.evasion.masking import PairedCounts, compared, stalled, unbroken
-from glasshouse.attacks.evasion.pgd import PGD
+from glasshouse.attacks.evasion.pgd import FGSM, PGD
 from glasshouse.attacks.evasion.strongest import Attempts, Search, Strongest
 from glasshouse.data.images import Images
 from glasshouse.learning.evaluate import accuracy
@@ -46,6 +46,12 @@ def test_models_that_hide_their_gradients_are_flagged_with_the_reason(hide, reas
     evidence = run(Strongest(eps=LIMITS, queries=200), model, images)
     assert any(reason in sign for sign in evidence.signs)
     assert bool(run(PGD(eps=LIMITS), model, images).signs) == cheap
+
+
+def test_a_single_step_gives_no_signs_as_nobody_takes_it_for_robustness():
+    model, images = Quantised(honest("mlp")).eval(), attacked(50)
+    assert run(PGD(eps=0.1, steps=2), model, images).signs
+    assert run(FGSM(eps=0.1), model, images).signs == ()
 
 
 @pytest.mark.parametrize("hide", [Scaled, Quantised, Steep, Shattered])

@@ -120,7 +120,7 @@ def tpr_at_fpr(scores: np.ndarray, member: np.ndarray, fpr: float) -> Estimate:
     m, n = len(inside), len(outside)
     allowed = math.floor(fpr * n + 1e-9)
     if allowed < 1:
-        note = f"not estimable: {n} non-members cannot resolve a false positive rate of {fpr:g}"
+        note = f"{n} non-members cannot resolve a false positive rate of {fpr:g}"
         return Estimate(None, None, None, len(member), note)
     strict, loose = _surely_strict_and_loose(n, fpr)
     ranks = [min(rank, n) for rank in (allowed + 1, max(strict, 1), loose)]

@@ -20,7 +20,7 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
     n = len(x)
     if n < 4 or len(set(x)) < 2 or len(set(y)) < 2:
         reason = "fewer than 4 points" if n < 4 else "one side does not vary"
-        return Estimate(None, None, None, n, f"not estimable: {reason}")
+        return Estimate(None, None, None, n, reason)
     rho = float(stats.spearmanr(x, y).statistic)
     rho = max(-1.0, min(1.0, round(rho, 12)))
     if abs(rho) == 1:  # z is infinite there, and the data cannot bound it

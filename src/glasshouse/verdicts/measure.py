@@ -66,7 +66,7 @@ class Measure:
     @property
     def reason(self) -> str:
         """Why there is no value."""
-        return (self.row.reason or "no reason was recorded").removeprefix("not estimable: ")
+        return self.row.reason or "no reason was recorded"
 
 
 def leaks(measure: Measure) -> bool:

@@ -11,7 +11,7 @@ audit: $(INSTALLED)  ## audit the embedded example and write a page
 	$(BIN)/glasshouse audit
 
 test: $(INSTALLED)  ## the tests that fit into a few minutes
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not browser" --numprocesses auto --dist loadfile
 
 test-all: $(INSTALLED)  ## every test; more of them run with GLASSHOUSE_DATA set
 	$(BIN)/python -m pytest

@@ -198,7 +198,7 @@ def test_records_learned_by_heart_are_found_and_best_by_lira_where_accusations_m
             "test": 2000,
         },
         "model": {"name": "lenet"},
-        "training": {"rounds": 1, "epochs": 60, "optimiser": "adam", "lr": 0.001, "local_test": 0},
+        "training": {"rounds": 1, "epochs": 100, "optimiser": "adam", "lr": 0.001, "local_test": 0},
         "audit": {
             "attacks": ("loss-threshold", "lira"), "defences": (), "central": False, "shadows": 16,
         },

@@ -116,15 +116,12 @@ def attack_target(
 def _attacks(
     case: Case, tried: Sequence[Assignment], pictures: Path | None, engine: Engine
 ) -> Iterator[tuple[Assignment, Attacked]]:
-    """The attacks, a worker for each; then those that exchange models with clients, who need all workers."""
-    readers = [assignment for assignment in tried if not assignment.exchanges]
-    shared = engine.share(dataclasses.replace(case, clients=None))
-    jobs = [_Job(shared, assignment, pictures) for assignment in readers]
-    yield from zip(readers, engine.map_local(_attack, jobs))
+    """The attacks, a worker for each; those that take longest, as they exchange models with clients, first."""
+    order = sorted(tried, key=lambda assignment: not assignment.exchanges)
+    shared = engine.share(case)
+    jobs = [_Job(shared, assignment, pictures) for assignment in order]
+    yield from zip(order, engine.map_local(_attack, jobs))
     shared.remove()
-    for assignment in tried:
-        if assignment.exchanges:
-            yield assignment, _attack(_Job(Shared.inline(case), assignment, pictures))
 
 
 def _attack(job: _Job) -> Attacked:

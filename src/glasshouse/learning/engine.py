@@ -34,6 +34,8 @@ WORKER_ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": "100000000000",
     # Huge pages, where the system grants them: models and their gradients span thousands of small ones.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    # A thread that waits for others sleeps: its core has another worker to serve.
+    "OMP_WAIT_POLICY": "PASSIVE",
 }
 
 
@@ -77,6 +79,10 @@ class Engine:
     def __exit__(self, *raised: Any) -> None:
         self._parallel = self._folder = None
         self._open.__exit__(*raised)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In a worker, which is one of many, an engine has that worker alone."""
+        return Engine, (1,)
 
     @property
     def local(self) -> bool:

@@ -116,7 +116,7 @@ def attack_target(
 def _attacks(
     case: Case, tried: Sequence[Assignment], pictures: Path | None, engine: Engine
 ) -> Iterator[tuple[Assignment, Attacked]]:
-    """The attacks, a worker for each; those that take longest, as they exchange models with clients, first."""
+    """The attacks, a worker for each; those that exchange models with clients, which take longest, first."""
     order = sorted(tried, key=lambda assignment: not assignment.exchanges)
     shared = engine.share(case)
     jobs = [_Job(shared, assignment, pictures) for assignment in order]

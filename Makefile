@@ -1,7 +1,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= .venv-extras
-MARKS ?= extras or browser or real_data
+MARKS ?= (extras or browser or real_data) and not slow
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 

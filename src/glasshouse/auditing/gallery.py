@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from glasshouse.evidence.evidence import Comparison
+from glasshouse.evidence.evidence import ImagePair
 from glasshouse.exhibits import Picture
 from glasshouse.store import write_bytes
 
@@ -19,10 +19,10 @@ GAP = 2
 """White pixels between the images of a sheet."""
 
 
-def save_pictures(comparisons: Iterable[Comparison], folder: Path, stem: str) -> tuple[Picture, ...]:
+def save_pictures(pairs: Iterable[ImagePair], folder: Path, stem: str) -> tuple[Picture, ...]:
     """Write originals and results as PNG files under `folder`, whose names begin with `stem`."""
     pictures = []
-    for shown in comparisons:
+    for shown in pairs:
         paths = [f"gallery/{stem}-{shown.name}-{part}.png" for part in ("original", "result")]
         for image, path in zip((shown.original, shown.result), paths):
             save_png(image, folder / path)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
-from glasshouse.evidence.evidence import Comparison, Evidence, Judgement, Score
+from glasshouse.evidence.evidence import Evidence, ImagePair, Judgement, Score
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
 from glasshouse.exhibits import Exhibits, Robustness
@@ -135,13 +135,13 @@ class AdversarialExamples(Evidence):
             chance=_mean(noisy),
         )
 
-    def _fooled(self, images: Images, before: Tensor, after: Tensor) -> Iterator[Comparison]:
+    def _fooled(self, images: Images, before: Tensor, after: Tensor) -> Iterator[ImagePair]:
         """The first images that the model gets wrong only when they are changed."""
         names = images.names or tuple(map(str, range(images.classes)))
         moved = "each pixel moved" if self.norm == "linf" else "the pixels together moved (L2)"
         fooled = ((before == images.y) & (after != images.y)).nonzero().flatten()[:SHOWN].tolist()
         for place in fooled:
-            yield Comparison(
+            yield ImagePair(
                 str(place),
                 images.x[place],
                 self.x[-1, place],

@@ -27,7 +27,7 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class ImagePair:
     """An original beside what the attack made of it, both of shape (C, H, W), with words for the page."""
 
     name: str
@@ -47,7 +47,7 @@ class Judgement:
 
     scores: tuple[Score, ...]
     exhibits: Exhibits = NOTHING
-    pictures: tuple[Comparison, ...] = ()
+    pictures: tuple[ImagePair, ...] = ()
     outcomes: Mapping[float, np.ndarray] = field(default_factory=dict)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.errors import CannotRun
-from glasshouse.evidence.evidence import Comparison, Evidence, Judgement, Score
+from glasshouse.evidence.evidence import Evidence, ImagePair, Judgement, Score
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
 from glasshouse.measures.estimate import Estimate, mean, proportion
@@ -132,7 +132,7 @@ class Reconstructions(Evidence):
         return Estimate(None, None, None, 0, f"{reason} ({self.note})" if self.note else reason)
 
 
-def _shown(originals: Tensor, matched: Match) -> Iterator[Comparison]:
+def _shown(originals: Tensor, matched: Match) -> Iterator[ImagePair]:
     """The best, those around the median and the worst, of all samples."""
     for place, rank in ranked(matched.psnr).items():
         success = matched.psnr[place] >= RECOVERED
@@ -140,7 +140,7 @@ def _shown(originals: Tensor, matched: Match) -> Iterator[Comparison]:
         if not matched.returned[place]:
             note = "nothing was returned for it; grey stands in"
         caption = f"{matched.psnr[place]:.1f} dB, {rank}"
-        yield Comparison(str(place), originals[place], matched.guess[place], caption, note)
+        yield ImagePair(str(place), originals[place], matched.guess[place], caption, note)
 
 
 def ranked(psnr: np.ndarray) -> dict[int, str]:

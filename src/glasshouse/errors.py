@@ -1,8 +1,15 @@
-"""The one error that a user can cause, and the one by which an attack says that it does not apply."""
+"""The errors that end a command with one line, and the one by which an attack says that it does not apply."""
 
 
 class BadInput(ValueError):
     """Something the user gave cannot be used; the message names the value, the rule and the remedy."""
+
+
+class Fault(BadInput):
+    """The machine failed, and not what the user gave: a full disk, a damaged file, a worker that was killed.
+
+    A fault passes: it is never a finding, and what it stopped is done when the command is run again.
+    """
 
 
 class CannotRun(Exception):

@@ -9,7 +9,7 @@ from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.setting import make_setting
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
-from glasshouse.store import RunFolder
+from glasshouse.runfolder import RunFolder
 
 ATTACKS = ["loss-threshold", "lira", "saturated-head", "label-counts", "fgsm(eps=(0.1, 0.2))"]
 SETTING = make_setting({

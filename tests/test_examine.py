@@ -33,7 +33,7 @@ from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
 from glasshouse.progress import Progress
-from glasshouse.store import RunFolder
+from glasshouse.runfolder import RunFolder
 
 
 def nothing(candidates):

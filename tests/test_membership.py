@@ -27,7 +27,7 @@ from glasshouse.evidence.truth import about_records
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy
 from glasshouse.progress import Progress
-from glasshouse.store import RunFolder
+from glasshouse.runfolder import RunFolder
 
 
 def test_an_auditor_asks_about_batches_only_where_the_protocol_does():

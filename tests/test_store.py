@@ -1,19 +1,24 @@
 import errno
 import json
 import os
+import warnings
 
 import pytest
 import torch
 
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, Fault
 from glasshouse.findings import Finding, as_csv, from_row, rows
+from glasshouse.provenance import Origin
+from glasshouse.runfolder import RunFolder, open_run
 from glasshouse.store import (
-    RunFolder,
-    open_run,
-    read_json,
+    keep,
+    kept,
+    read_sealed,
     read_tensors,
+    slug,
     write_bytes,
     write_json,
+    write_sealed,
     write_tensors,
 )
 
@@ -56,7 +61,7 @@ def test_tensors_and_notes_come_back(tmp_path):
 @pytest.mark.parametrize("name", ["x.json", "x.safetensors"])
 def test_damaged_files_are_named_with_a_remedy(tmp_path, name):
     (tmp_path / name).write_bytes(b"\x80 half a fi")
-    read = read_json if name.endswith("json") else read_tensors
+    read = read_sealed if name.endswith("json") else read_tensors
     with pytest.raises(BadInput, match=f"{name} is damaged .*delete it and run again"):
         read(tmp_path / name)
 
@@ -69,11 +74,78 @@ def test_work_that_was_kept_comes_back_in_a_later_run(tmp_path):
     assert again.kept("a/b", Finding) == finding(assumes=("x",), note="y")
 
 
-def test_work_of_another_kind_than_is_expected_is_damaged(tmp_path):
-    folder = RunFolder(tmp_path / "run", "seed = 0\n")
-    write_json(folder.work / "a.json", {"metric": "m"})
-    with pytest.raises(BadInput, match=r"a\.json is damaged; delete it and run again"):
-        folder.kept("a", Finding)
+def test_work_of_another_kind_than_is_expected_is_computed_anew(tmp_path):
+    write_sealed(tmp_path / "a.json", {"metric": "m"})
+    with pytest.warns(UserWarning, match=r"a\.json is damaged; what it held is computed anew"):
+        assert kept(tmp_path / "a.json", Finding) is None
+
+
+def flipped(content, bit):
+    """The content with one bit flipped."""
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def test_no_flipped_bit_changes_a_value_that_was_kept(tmp_path):
+    file, value = tmp_path / "a.json", [finding(value=0.25, n=12, note="as it was")]
+    keep(file, value)
+    whole = file.read_bytes()
+    for bit in range(8 * len(whole)):
+        file.write_bytes(flipped(whole, bit))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert kept(file, list[Finding]) in (None, value)
+
+
+def test_every_flipped_bit_in_a_file_of_tensors_is_noticed(tmp_path):
+    file = tmp_path / "t.safetensors"
+    write_tensors(file, {"a": torch.arange(3.0)}, {"rounds": "[1, 2]"})
+    whole = file.read_bytes()
+    for bit in range(8 * len(whole)):
+        file.write_bytes(flipped(whole, bit))
+        with pytest.raises(Fault, match="is damaged"):
+            read_tensors(file)
+
+
+def test_tensors_that_share_their_memory_are_written(tmp_path):
+    shared = torch.arange(6.0)
+    write_tensors(tmp_path / "t.safetensors", {"a": shared, "b": shared, "c": shared.view(2, 3).T})
+    tensors, _ = read_tensors(tmp_path / "t.safetensors")
+    assert torch.equal(tensors["a"], tensors["b"])
+    assert torch.equal(tensors["c"], shared.view(2, 3).T)
+
+
+def test_a_name_is_never_too_long_for_a_file_system():
+    names = [slug(f"pgd(eps=({'0.01,' * 100}{number}))") for number in range(2)]
+    assert all(len(name) < 100 for name in names)
+    assert len(set(names)) == 2
+
+
+def test_what_other_code_made_is_gone_and_that_is_said(tmp_path):
+    def opened(version, mine):
+        return RunFolder(tmp_path / "run", "seed = 0\n", Origin({"glasshouse": version}, {"lab:Mine": mine}))
+
+    first = opened("1", "aa")
+    first.keep("a", 1)
+    write_json(first.path / "results.json", [])
+    assert opened("1", "aa").news == ""
+    assert (first.path / "results.json").exists()
+    assert "lab:Mine changed since" in opened("1", "bb").news
+    assert not (first.path / "results.json").exists()
+    assert first.kept("a", int) == 1
+    assert "glasshouse changed since" in opened("2", "bb").news
+    assert first.kept("a", int) is None
+
+
+def test_other_data_are_refused_unless_the_code_changed_that_makes_them(tmp_path):
+    def opened(version, data):
+        return RunFolder(tmp_path / "run", "seed = 0\n", Origin({"lab:data": version}, given={"data": data}))
+
+    opened("1", "aa").keep("a", 1)
+    with pytest.raises(BadInput, match="holds a run of other data; choose another --out"):
+        opened("1", "bb")
+    assert opened("2", "bb").kept("a", int) is None
 
 
 def test_a_folder_keeps_to_one_configuration(tmp_path):

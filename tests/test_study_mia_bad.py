@@ -14,7 +14,7 @@ from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import accuracy
 from glasshouse.progress import Progress
 from glasshouse.report.run import read_run
-from glasshouse.store import RunFolder
+from glasshouse.runfolder import RunFolder
 from glasshouse.studies.mia_bad import cells, grid
 from glasshouse.studies.mia_bad.cells import NULL_CURVE, TableCell, Targets, batch_batch, batch_sample
 from glasshouse.studies.study import Workplace

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding, as_csv, rows
-from glasshouse.store import write_json, write_text
+from glasshouse.store import checksum_of_file, write_json, write_text
+
+CHECKED = ("results.json", "curves.json", "study.json")
+"""The files that the page is made of."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ def write_results(folder: Path, findings: Sequence[Finding], exhibits: Exhibits)
     write_json(folder / "environment.json", versions())
     write_text(folder / "results.csv", as_csv(findings))
     write_json(folder / "results.json", rows(findings))
+    written = [folder / name for name in CHECKED if (folder / name).exists()]
+    write_json(folder / "checksums.json", {file.name: checksum_of_file(file) for file in written})
     return Results(folder, tuple(findings))
 
 

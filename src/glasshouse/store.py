@@ -1,27 +1,36 @@
-"""Run folders: what is written is whole or not there, and work that was done is not done again."""
+"""Files that are whole or not there, and that show when they were damaged."""
 
+import hashlib
 import json
 import os
 import re
 import tempfile
+import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from glasshouse.errors import BadInput
+from glasshouse.errors import Fault
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Value = TypeVar("Value")
 
+CHECKSUM = "checksum"
+UNSEALED = "0" * 32
+"""Where a checksum will stand."""
+
+LONGEST_NAME = 80
+"""Characters of a file's name that come from what a user wrote; a file system takes 255 in all."""
+
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a later run, sees all of it or what was there before."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -33,7 +42,7 @@ def write_bytes(path: Path, content: bytes) -> None:
             Path(partial).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise BadInput(
+        raise Fault(
             f"{path} cannot be written ({error.strerror}); free some space or choose another --out"
         ) from error
 
@@ -53,92 +62,129 @@ def read_text(path: Path) -> str | None:
     try:
         return path.read_text() if path.exists() else None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read ({error}); choose another folder, or delete it") from error
+        raise Fault(f"{path} cannot be read ({error}); choose another folder, or delete it") from error
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file, with a clear error where it is damaged."""
+def write_sealed(path: Path, value: Any) -> None:
+    """Write `value` as JSON atomically, with a checksum."""
+    write_json(path, {CHECKSUM: _checksum_of(value), "value": value})
+
+
+def read_sealed(path: Path) -> Any:
+    """What `write_sealed` wrote; raises `Fault` where a single bit of it has changed."""
     try:
-        return json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
-        raise BadInput(f"{path} is damaged ({error}); delete it and run again") from error
+        sealed = json.loads(path.read_text())
+        if set(sealed) != {CHECKSUM, "value"} or sealed[CHECKSUM] != _checksum_of(sealed["value"]):
+            raise ValueError("its checksum does not fit")
+        return sealed["value"]
+    except (ValueError, TypeError, OSError, RecursionError) as error:
+        raise _damaged(path, error) from error
+
+
+def keep(path: Path, value: Any) -> None:
+    """Keep a value, of a type that pydantic knows, in a sealed file."""
+    from pydantic import TypeAdapter
+
+    write_sealed(path, TypeAdapter(Any).dump_python(value, mode="json"))
+
+
+def kept(path: Path, kind: type[Value]) -> Value | None:
+    """The value of type `kind` that is kept in `path`; None where there is none, or a damaged one."""
+    from pydantic import TypeAdapter, ValidationError
+
+    if not path.exists():
+        return None
+    try:
+        return TypeAdapter(kind).validate_python(read_sealed(path))
+    except (Fault, ValidationError):
+        warnings.warn(f"{path} is damaged; what it held is computed anew", stacklevel=2)
+        return None
+
+
+def _checksum_of(value: Any) -> str:
+    content = json.dumps(value, sort_keys=True, allow_nan=False).encode()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def checksum_of_file(path: Path) -> str:
+    """A digest of a file's content."""
+    try:
+        return hashed(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise Fault(f"{path} cannot be read ({error.strerror}); check its rights") from error
 
 
 def write_tensors(
     path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[str, str] | None = None
 ) -> None:
-    """Write tensors as safetensors, atomically, with `notes` in the file's header."""
+    """Write tensors as safetensors, atomically, with `notes` and a checksum in the file's header."""
+    import torch
     from safetensors.torch import save
 
-    write_bytes(
-        path, save({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(notes or {}))
-    )
+    unshared = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    unsealed = save(unshared, {**(notes or {}), CHECKSUM: UNSEALED})
+    start = tensors_start(unsealed)
+    write_bytes(path, sealed_header(unsealed[:start], hashed(unsealed[start:])) + unsealed[start:])
+
+
+def tensors_start(content: bytes) -> int:
+    """Where the tensors begin in a safetensors file, or in its first bytes: after length and header."""
+    return 8 + int.from_bytes(content[:8], "little")
+
+
+def hashed(content: "bytes | memoryview" = b"") -> "hashlib.blake2b":
+    """The hash that a checksum begins with: of the tensors' bytes, to which more may be added."""
+    return hashlib.blake2b(content, digest_size=16)
+
+
+def sealed_header(unsealed: bytes, tensors: "hashlib.blake2b") -> bytes:
+    """A safetensors header whose checksum, so far `UNSEALED`, is that of the `tensors` and of itself."""
+    whole = tensors.copy()
+    whole.update(unsealed)
+    return unsealed.replace(_note(UNSEALED), _note(whole.hexdigest()), 1)
+
+
+def _note(checksum: str) -> bytes:
+    return f'"{CHECKSUM}":"{checksum}"'.encode()
 
 
 def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
-    """The tensors and notes of a file that `write_tensors` wrote."""
+    """The tensors and notes of a file that `write_tensors` wrote; raises `Fault` where a bit has changed."""
     from safetensors import SafetensorError, safe_open
 
     try:
+        check_tensors(path)
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise BadInput(f"{path} is damaged ({error}); delete it and run again") from error
+            notes = dict(file.metadata())
+            del notes[CHECKSUM]
+            return {name: file.get_tensor(name) for name in file.keys()}, notes  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _damaged(path, error) from error
 
 
-class RunFolder:
-    """One run's folder: its configuration, its cached work and, when it is done, its results."""
+def check_tensors(path: Path, chunk: int = 2**20) -> None:
+    """Raise `ValueError` where the checksum of a safetensors file is missing or does not fit."""
+    with path.open("rb") as file:
+        length = file.read(8)
+        if len(length) < 8 or (start := tensors_start(length)) > path.stat().st_size:
+            raise ValueError("its header is incomplete")
+        header = length + file.read(start - 8)
+        digest = hashed()
+        while content := file.read(chunk):
+            digest.update(content)
+    found = re.search(_note("([0-9a-f]{32})"), header)
+    if found is None:
+        raise ValueError("it has no checksum")
+    unsealed = header.replace(found[0], _note(UNSEALED), 1)
+    if sealed_header(unsealed, digest) != header:
+        raise ValueError("its checksum does not fit")
 
-    def __init__(self, path: Path, config: str) -> None:
-        self.path = path
-        kept = path / "config.toml"
-        before = read_text(kept)
-        if before is not None and before != config:
-            raise BadInput(
-                f"{path} holds a run with another configuration; choose another --out, or delete the folder"
-            )
-        if before is None and path.is_dir() and any(path.iterdir()):
-            raise BadInput(f"{path} is not empty and holds no run; choose another --out")
-        write_text(kept, config)
 
-    @property
-    def work(self) -> Path:
-        """Where cached work lies."""
-        return self.path / "work"
-
-    def kept(self, name: str, kind: type[Value]) -> Value | None:
-        """The value of type `kind` that is kept under `name`, or None where there is none yet."""
-        from pydantic import TypeAdapter, ValidationError
-
-        file = self.work / f"{name}.json"
-        if not file.exists():
-            return None
-        try:
-            return TypeAdapter(kind).validate_python(read_json(file))
-        except ValidationError as error:
-            raise BadInput(f"{file} is damaged; delete it and run again") from error
-
-    def keep(self, name: str, value: Any) -> None:
-        """Keep a value, of a type that pydantic knows, under `name`."""
-        from pydantic import TypeAdapter
-
-        write_json(self.work / f"{name}.json", TypeAdapter(type(value)).dump_python(value, mode="json"))
+def _damaged(path: Path, error: Exception) -> Fault:
+    return Fault(f"{path} is damaged ({error}); delete it and run again")
 
 
 def slug(text: str) -> str:
     """`text` as a file name of its own: readable, and with a digest where characters had to go."""
-    readable = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")[:LONGEST_NAME]
     return readable if readable == text else f"{readable}-{zlib.crc32(text.encode()):08x}"
-
-
-def open_run(out: Path | None, stem: str, config: str) -> RunFolder:
-    """The folder of a run: `out`, or under `runs/` an unfinished one of this configuration, or a new one."""
-    if out is not None:
-        return RunFolder(out, config)
-    number = 1
-    while True:
-        path = Path("runs") / f"{stem}-{number}"
-        unfinished = read_text(path / "config.toml") == config and not (path / "report.html").exists()
-        if unfinished or not path.exists():
-            return RunFolder(path, config)
-        number += 1

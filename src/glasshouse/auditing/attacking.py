@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,9 @@ from glasshouse.learning.engine import Engine
 from glasshouse.learning.shared import Shared
 from glasshouse.measures.estimate import proportion
 from glasshouse.progress import Progress
-from glasshouse.store import RunFolder, slug
+from glasshouse.provenance import work_name
+from glasshouse.runfolder import RunFolder
+from glasshouse.store import slug
 from glasshouse.vetting.vet import vet
 
 MOST_VETTED = 2
@@ -38,10 +41,10 @@ class Assignment:
     spec: str
     access: type[Access]
 
-    @property
+    @cached_property
     def name(self) -> str:
         """A name for its files."""
-        return f"{slug(self.spec)}-by-{slug(self.access.adversary)}"
+        return f"{work_name(self.spec, [self.spec])}-by-{slug(self.access.adversary)}"
 
     @property
     def exchanges(self) -> bool:
@@ -76,6 +79,7 @@ class Attacked:
 class _Job:
     case: Shared
     assignment: Assignment
+    name: str
     pictures: Path | None
 
 
@@ -98,7 +102,7 @@ def attack_target(
 
     Where it is `detailed`, pictures are shown, risks broken down by client and round, and models vetted.
     """
-    names = {assignment: f"{slug(target.variant.name)}/{assignment.name}" for assignment in tried}
+    names = {assignment: f"{target.variant.stem}/{assignment.name}" for assignment in tried}
     kept = {assignment: folder.kept(name, Attacked) for assignment, name in names.items()}
     missing = [assignment for assignment, attacked in kept.items() if attacked is None]
     if missing:
@@ -119,7 +123,7 @@ def _attacks(
     """The attacks, a worker for each; those that exchange models with clients, which take longest, first."""
     order = sorted(tried, key=lambda assignment: not assignment.exchanges)
     shared = engine.share(case)
-    jobs = [_Job(shared, assignment, pictures) for assignment in order]
+    jobs = [_Job(shared, assignment, assignment.name, pictures) for assignment in order]
     yield from zip(order, engine.map_local(_attack, jobs))
     shared.remove()
 
@@ -136,7 +140,7 @@ def _attack(job: _Job) -> Attacked:
             eps: "".join("01"[int(hit)] for hit in right) for eps, right in judgement.outcomes.items()
         }
         if job.pictures is not None:
-            pictures = save_pictures(judgement.pictures, job.pictures, assignment.name)
+            pictures = save_pictures(judgement.pictures, job.pictures, job.name)
             exhibits += Exhibits(gallery=pictures).about(**examination.labels)
     if detailed and examination.sent and examination.reason is None:
         findings.append(_vetted(examination))

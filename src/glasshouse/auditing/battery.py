@@ -24,7 +24,7 @@ from glasshouse.learning.shared import Shared
 from glasshouse.measures.estimate import proportion
 from glasshouse.progress import Progress
 from glasshouse.registry import parse_spec
-from glasshouse.store import RunFolder
+from glasshouse.runfolder import RunFolder
 
 DISCLOSED = ("reported-labels", "mimic-distance", "mimic-neighbours")
 """The attacks on what travels beside the models; they run by themselves wherever anything does."""

@@ -6,19 +6,19 @@ import numpy as np
 
 from glasshouse.auditing.experiment import Experiment
 from glasshouse.auditing.target import Target
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, Fault
 from glasshouse.findings import Finding
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.measures.curvature import top_eigenvalues
 from glasshouse.measures.estimate import Estimate
-from glasshouse.store import RunFolder, slug
+from glasshouse.runfolder import RunFolder
 
 
 def sharpness(experiment: Experiment, target: Target, folder: RunFolder) -> list[Finding]:
     """The top eigenvalue of one model, read from the folder if it is there; none where none is wanted."""
     if not experiment.setting.audit.curvature:
         return []
-    name = f"{slug(target.variant.name)}/top-eigenvalue"
+    name = f"{target.variant.stem}/top-eigenvalue"
     finding = folder.kept(name, Finding)
     if finding is None:
         finding = _measured(experiment, target)
@@ -55,6 +55,8 @@ def _eigenvalue(experiment: Experiment, target: Target, chosen: np.ndarray) -> E
     seed = derive(experiment.setting.seed, "curvature", "start")
     try:
         top = top_eigenvalues(target.case.model, experiment.split.pool[chosen], seed=seed)
+    except Fault:
+        raise
     except (BadInput, RuntimeError, np.linalg.LinAlgError) as error:
         return Estimate(None, None, None, len(chosen), str(error).splitlines()[0])
     effort = f"{top.products} products with the Hessian, relative residual {top.residual:.1g}"

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.setting import Setting, as_toml
 from glasshouse.data.images import Images
-from glasshouse.data.sources import as_dataset, load
+from glasshouse.data.sources import FUNCTION, as_dataset, load
 from glasshouse.data.split import Split, split
-from glasshouse.defences import make_defences
+from glasshouse.defences import make_defences, split_defences
 from glasshouse.evidence.truth import NOBODY, Truth
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import check_compatible
@@ -24,6 +24,7 @@ from glasshouse.findings import Subject
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.models.loading import check_output, load_weights, reinitialised, seeded_model
+from glasshouse.provenance import Origin, digest_of_types, own_code, versions
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +97,25 @@ class Experiment:
         return read_vector(seeded_model(self.setting.model.name, pool.shape, pool.classes, seed))
 
     def config(self) -> str:
-        """The configuration as TOML, with fingerprints of the data and of the weights at the start."""
-        data = fingerprint(self.split.pool.x, self.split.pool.y)
-        copies = f"# {self.copies}\n" if self.copies else ""
-        return f"# data {data}, start {fingerprint(self.start)}\n{copies}{as_toml(self.setting)}"
+        """The configuration as TOML."""
+        return (f"# {self.copies}\n" if self.copies else "") + as_toml(self.setting)
+
+    @cached_property
+    def origin(self) -> Origin:
+        """What the numbers will come from."""
+        setting = self.setting
+        named = [setting.training.strategy, setting.training.channel]
+        named += [name for name in (setting.data.name, setting.model.name) if FUNCTION.fullmatch(name)]
+        network = digest_of_types(type(layer) for layer in self.model.modules())
+        defences = [part for defence in setting.audit.defences for part in split_defences(defence)]
+        return Origin(
+            code=versions() | own_code(named) | ({"the network": network} if network else {}),
+            parts=own_code([*setting.audit.attacks, *defences]),
+            given={
+                "data": fingerprint(self.split.pool.x, self.split.pool.y),
+                "first weights": fingerprint(self.start),
+            },
+        )
 
     @property
     def copies(self) -> str:

@@ -32,7 +32,7 @@ from glasshouse.learning.seeds import derive
 from glasshouse.models.loading import check_output, load_weights, seeded_model
 from glasshouse.progress import Progress
 from glasshouse.registry import parse_spec
-from glasshouse.store import RunFolder
+from glasshouse.runfolder import RunFolder
 
 ADVERSARIES = (QueryAccess, ModelAccess)
 """Who can attack a model without its training: whoever may ask it, and whoever owns it."""

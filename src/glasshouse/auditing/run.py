@@ -15,7 +15,8 @@ from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
 from glasshouse.results import Results, write_results
-from glasshouse.store import RunFolder, open_run, slug
+from glasshouse.runfolder import RunFolder, open_run
+from glasshouse.store import slug
 
 Battery = Callable[..., tuple[list[Finding], Exhibits]]
 
@@ -45,14 +46,14 @@ def run_audit(
     battery: Battery = run_battery if parts is None else audit_finished
     experiment = prepared(setting.seed)
     stem = f"audit-{slug(Path(experiment.setting.data.name).stem)}"
-    folder = open_run(Path(out) if out is not None else None, stem, experiment.config())
+    folder = open_run(Path(out) if out is not None else None, stem, experiment.config(), experiment.origin)
     with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
-        if experiment.copies:
-            progress.say(experiment.copies)
+        for line in filter(None, (experiment.copies, folder.news)):
+            progress.say(line)
         findings, exhibits = battery(experiment, folder, running, progress)
         for seed in progress.track(range(setting.seed + 1, setting.seed + seeds), "seeds", seeds - 1):
             repeated = prepared(seed)
-            below = RunFolder(folder.path / "seeds" / str(seed), repeated.config())
+            below = RunFolder(folder.path / "seeds" / str(seed), repeated.config(), repeated.origin)
             more, drawn = battery(repeated, below, running, progress, detailed=False)
             findings, exhibits = findings + more, exhibits + drawn
     return write_results(folder.path, findings, exhibits)

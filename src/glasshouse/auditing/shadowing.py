@@ -7,7 +7,7 @@ import numpy as np
 
 from glasshouse.auditing.case import ShadowSource
 from glasshouse.auditing.experiment import Experiment
-from glasshouse.errors import BadInput, CannotRun
+from glasshouse.errors import BadInput, CannotRun, Fault
 from glasshouse.federation.shadows import (
     Answers,
     Shadows,
@@ -99,6 +99,8 @@ class Shadowing:
                 cache=self._cache,
                 progress=self._progress,
             )
+        except Fault:
+            raise
         except BadInput as reason:
             size = len(sets[0].train)
             raise CannotRun(f"shadow models cannot be trained on {size} images: {reason}") from reason

@@ -11,7 +11,7 @@ import numpy as np
 from glasshouse.auditing.case import Case, protocol_of
 from glasshouse.auditing.experiment import Experiment
 from glasshouse.auditing.setting import Setting, TrainingTable
-from glasshouse.defences import make_defences
+from glasshouse.defences import make_defences, split_defences
 from glasshouse.exhibits import TrainingPoint
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation, Plan
@@ -22,7 +22,9 @@ from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import write_vector
 from glasshouse.learning.seeds import derive
 from glasshouse.progress import Progress
-from glasshouse.store import RunFolder, slug, write_tensors
+from glasshouse.provenance import work_name
+from glasshouse.runfolder import RunFolder
+from glasshouse.store import slug, write_tensors
 
 CENTRAL = "central"
 """The strategy of the baseline: a single client that holds everybody's data and always takes part."""
@@ -39,6 +41,11 @@ class Variant:
     def name(self) -> str:
         """What tells it from the others of an audit: the defence, or that it is central."""
         return CENTRAL if self.strategy == CENTRAL else self.defence
+
+    @property
+    def stem(self) -> str:
+        """A name for its files."""
+        return work_name(self.name, split_defences(self.defence))
 
     @property
     def cell(self) -> str:
@@ -106,7 +113,7 @@ def train(
         local_test=0 if central else training.local_test,
         seed=derive(setting.seed, "federation"),
     )
-    record = Record(folder.work / slug(variant.name))
+    record = Record(folder.work / variant.stem)
     history = federation.run(
         experiment.start,
         _plan(setting, variant),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 from glasshouse.data.images import Images
 from glasshouse.data.partitions import partition as divide
 from glasshouse.data.split import Split
-from glasshouse.defences import make_defences
-from glasshouse.errors import BadInput
+from glasshouse.defences import make_defences, split_defences
+from glasshouse.errors import BadInput, Fault
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.learning.cpu import laid_out
@@ -28,6 +29,7 @@ from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive
 from glasshouse.learning.shared import Shared
 from glasshouse.progress import Progress
+from glasshouse.provenance import own_code
 from glasshouse.store import read_tensors, write_tensors
 
 NO_IMAGES = np.empty(0, dtype=np.int64)
@@ -154,7 +156,8 @@ def train_shadows(
     logits = np.empty((len(sets), len(pool), pool.classes), dtype=np.float32)
     files: dict[int, Path] = {}
     if cache is not None:
-        common = hashlib.blake2b(f"{model} {dataclasses.astuple(training)}".encode(), digest_size=16)
+        own = own_code(split_defences(training.defences))
+        common = hashlib.blake2b(f"{model} {dataclasses.astuple(training)} {own}".encode(), digest_size=16)
         for tensor in (pool.x, pool.y):
             common.update(tensor.contiguous().numpy().data)
         for k, (chosen, shadow_seed) in enumerate(zip(sets, seeds)):
@@ -162,10 +165,10 @@ def train_shadows(
             signature.update(f"{shadow_seed} {chosen.train.tolist()}".encode())
             signature.update(start(shadow_seed).contiguous().numpy().data)
             files[k] = cache / f"{signature.hexdigest()}.safetensors"
-    done = [k for k, file in files.items() if file.exists()]
+    done = {k: answers for k, file in files.items() if (answers := _kept(file)) is not None}
     missing = [k for k in range(len(sets)) if k not in done]
-    for k in done:
-        logits[k] = read_tensors(files[k])[0]["logits"].numpy()
+    for k, answers in done.items():
+        logits[k] = answers
     setup = engine.share(_Setup(laid_out(deepcopy(model)), training, engine.share_images(pool)))
     jobs = (_Job(setup, start(seeds[k]), sets[k].train, seeds[k]) for k in missing)
     arriving = zip(engine.map(_train, jobs), missing)
@@ -178,6 +181,17 @@ def train_shadows(
         inside[k, chosen.train] = True
         tested[k, chosen.test] = True
     return Answers(pool, logits, inside, tested)
+
+
+def _kept(file: Path) -> np.ndarray | None:
+    """The answers in a file; None where there is none, or a damaged one, which is written anew."""
+    if not file.exists():
+        return None
+    try:
+        return read_tensors(file)[0]["logits"].numpy()
+    except Fault:
+        warnings.warn(f"{file} is damaged; the shadow model is trained anew", stacklevel=2)
+        return None
 
 
 def shadow_sets(

@@ -7,7 +7,7 @@ from glasshouse.auditing.battery import run_battery
 from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.setting import AttackTable, DataTable, ModelTable, Setting, TrainingTable
 from glasshouse.findings import Finding
-from glasshouse.store import RunFolder
+from glasshouse.runfolder import RunFolder
 from glasshouse.studies.measured import Measured, differences
 from glasshouse.studies.study import Cell, Study, Workplace
 from glasshouse.verdicts.claims import Unit, Verdict, judge
@@ -63,7 +63,7 @@ def _name(clients: int) -> str:
 def _audit(setting: Setting, clients: int, place: Workplace) -> list[Finding]:
     data = setting.data.model_copy(update={"clients": clients})
     experiment = prepare(setting.model_copy(update={"data": data, "seed": place.seed}))
-    folder = RunFolder(place.folder, experiment.config())
+    folder = RunFolder(place.folder, experiment.config(), experiment.origin)
     findings, _ = run_battery(experiment, folder, place.engine, place.progress)
     return findings
 

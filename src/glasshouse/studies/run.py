@@ -6,12 +6,13 @@ from pathlib import Path
 
 from glasshouse.errors import BadInput
 from glasshouse.exhibits import Exhibits
-from glasshouse.findings import from_row, rows
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
+from glasshouse.provenance import Origin, own_code, versions
 from glasshouse.registry import unknown
-from glasshouse.results import Results, versions, write_results
-from glasshouse.store import RunFolder, read_json, write_json
+from glasshouse.results import Results, write_results
+from glasshouse.runfolder import RunFolder
+from glasshouse.store import write_json
 from glasshouse.studies import STUDIES
 from glasshouse.studies.study import SCALES, Cell, CellResult, Study, Workplace
 
@@ -39,17 +40,18 @@ def run_study(
             f"no cell of {name} matches {cells!r}; there are {', '.join(cell.name for cell in grid)}"
         )
     count = seeds or study.seeds(scale)
-    config = (
-        f'study = "{name}"\nscale = "{scale}"\nseed = {seed}\nglasshouse = "{versions()["glasshouse"]}"\n'
-    )
-    folder = RunFolder(Path(out or Path("runs") / f"study-{name}-{scale}"), config)
+    config = f'study = "{name}"\nscale = "{scale}"\nseed = {seed}\n'
+    origin = Origin(code=versions() | own_code([name]))
+    folder = RunFolder(Path(out or Path("runs") / f"study-{name}-{scale}"), config, origin)
     missing = [
         (cell, number)
         for number in range(seed, seed + count)
         for cell in chosen
-        if not _file(folder, cell, number).exists()
+        if folder.kept(_name(cell, number), CellResult) is None
     ]
     with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
+        if folder.news:
+            progress.say(folder.news)
         jobs = [Job(name, cell, number, folder) for cell, number in missing if cell.single]
         for _ in progress.track(running.map(_run_single, jobs), f"study {name}", len(jobs)):
             pass
@@ -90,8 +92,8 @@ def _run_single(job: Job) -> None:
 
 def _run_cell(job: Job, engine: Engine, progress: Progress) -> None:
     """Run a cell and keep what it measured, stamped with its place in the study."""
-    file = _file(job.folder, job.cell, job.seed)
-    place = Workplace(engine, job.seed, file.with_suffix(""), job.folder.work / "shared", progress)
+    name = _name(job.cell, job.seed)
+    place = Workplace(engine, job.seed, job.folder.work / name, job.folder.work / "shared", progress)
     result = job.cell.run(place)
     if not isinstance(result, CellResult):
         result = CellResult(result)
@@ -99,20 +101,19 @@ def _run_cell(job: Job, engine: Engine, progress: Progress) -> None:
         dataclasses.replace(finding, source=job.study, cell=job.cell.name, seed=job.seed)
         for finding in result.findings
     ]
-    exhibits = result.exhibits.about(cell=job.cell.name, seed=job.seed)
-    write_json(file, {"findings": rows(findings), "exhibits": exhibits.model_dump(mode="json")})
+    job.folder.keep(name, CellResult(findings, result.exhibits.about(cell=job.cell.name, seed=job.seed)))
 
 
 def _collect(folder: RunFolder, grid: list[Cell]) -> CellResult:
     """What every finished cell measured, in the order of the grid, then of the seeds."""
-    kept = [
-        read_json(file) for cell in grid for file in sorted((folder.work / cell.name).glob("seed-*.json"))
-    ]
+    files = [file for cell in grid for file in sorted((folder.work / cell.name).glob("seed-*.json"))]
+    names = (str(file.relative_to(folder.work).with_suffix("")) for file in files)
+    kept = [result for name in names if (result := folder.kept(name, CellResult)) is not None]
     return CellResult(
-        [from_row(row) for cell in kept for row in cell["findings"]],
-        sum((Exhibits.model_validate(cell["exhibits"]) for cell in kept), Exhibits()),
+        [finding for result in kept for finding in result.findings],
+        sum((result.exhibits for result in kept), Exhibits()),
     )
 
 
-def _file(folder: RunFolder, cell: Cell, seed: int) -> Path:
-    return folder.work / cell.name / f"seed-{seed:04d}.json"
+def _name(cell: Cell, seed: int) -> str:
+    return f"{cell.name}/seed-{seed:04d}"

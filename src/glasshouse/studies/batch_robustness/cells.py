@@ -12,14 +12,14 @@ from glasshouse.access import ModelAccess
 from glasshouse.auditing.case import Case
 from glasshouse.auditing.examine import examine
 from glasshouse.data.images import Images
-from glasshouse.findings import Finding, Subject, from_row, rows
+from glasshouse.findings import Finding, Subject
 from glasshouse.learning.evaluate import hits, predict
 from glasshouse.learning.layout import read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.measures.curvature import input_curvature, top_eigenvalues
 from glasshouse.measures.estimate import Estimate, mean, proportion
-from glasshouse.store import read_json, write_json
+from glasshouse.store import keep, kept
 from glasshouse.studies.batch_robustness.printed import EPS, Schedule
 from glasshouse.studies.batch_robustness.training import Learner, materials, train_central, train_federated
 from glasshouse.studies.study import Workplace
@@ -36,14 +36,16 @@ def central_cell(learner: Learner, schedule: Schedule, batch: int, place: Workpl
     rates = [recipe.lr_at(epoch, recipe.epochs) for epoch in range(recipe.epochs)]
     same = f"{learner} {batch} {recipe.momentum} {schedule.adversarial} {rates}"
     file = place.shared / "models" / f"{zlib.crc32(same.encode()):08x}-seed-{place.seed}.json"
-    if not file.exists():
+    findings = kept(file, list[Finding])
+    if findings is None:
         began = time.perf_counter()
         case = train_central(learner, schedule, batch, place.seed)
-        findings = _measured(case, learner, time.perf_counter() - began, place.seed)
+        measured = _measured(case, learner, time.perf_counter() - began, place.seed)
         steps = recipe.total_steps(learner.train)
         reached = Estimate(training_time(recipe, learner.train), None, None, steps)
-        write_json(file, rows([*findings, case.subject.finding("utility", TIME, reached)]))
-    return [from_row(row) for row in read_json(file)]
+        findings = [*measured, case.subject.finding("utility", TIME, reached)]
+        keep(file, findings)
+    return findings
 
 
 def federated_cell(

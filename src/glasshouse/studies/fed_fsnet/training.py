@@ -22,7 +22,7 @@ from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.models.loading import seeded_model
-from glasshouse.store import read_json, write_json
+from glasshouse.store import keep, kept
 from glasshouse.studies.fed_fsnet.measured import FederationAddress
 from glasshouse.studies.study import Workplace
 
@@ -173,7 +173,7 @@ def train(benchmark: Benchmark, method: Method, place: Workplace, *, watched: bo
     trained = len(history.rounds) - (len(before.rounds) if before else 0)
     clock = folder / "seconds.json"
     if trained:  # else it has the seconds of those that were trained last
-        write_json(clock, (time.process_time() - began) / trained)
+        keep(clock, (time.process_time() - began) / trained)
     final = deepcopy(model)
     write_vector(final, history.vector)
     case = Case(
@@ -184,4 +184,4 @@ def train(benchmark: Benchmark, method: Method, place: Workplace, *, watched: bo
         sizes=tuple(federation.sizes),
         auxiliary=split.images("auxiliary"),
     )
-    return TrainedFederation(case, split, history, read_json(clock) if clock.exists() else None)
+    return TrainedFederation(case, split, history, kept(clock, float))

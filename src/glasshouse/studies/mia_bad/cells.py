@@ -23,7 +23,8 @@ from glasshouse.learning.seeds import numpy_rng
 from glasshouse.measures.comparing import auc_difference, permutation_null
 from glasshouse.measures.estimate import Estimate, combined, proportion
 from glasshouse.measures.membership import accuracy_at_mix, auc, majority_rate, null_curve
-from glasshouse.store import RunFolder, write_bytes
+from glasshouse.runfolder import RunFolder
+from glasshouse.store import write_bytes
 from glasshouse.studies.address import Address
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.mia_bad.printed import mix, printed
@@ -155,7 +156,7 @@ def _train(experiment: Experiment, part: str, shadowing: Shadowing, place: Workp
     """The target of an experiment, continued from the round before where a folder beside it keeps that."""
     setting, mode = experiment.setting, mode_of(len(experiment.split.clients))
     parts = place.shared / f"{setting.data.name}-{setting.model.name}-{mode}-seed-{place.seed}"
-    folder = RunFolder(parts / part, experiment.config())
+    folder = RunFolder(parts / part, experiment.config(), experiment.origin)
     before = parts / f"after-{setting.training.rounds - 1:03d}" / CHECKPOINT
     if part != "whole" and before.exists() and not (folder.path / CHECKPOINT).exists():
         write_bytes(folder.path / CHECKPOINT, before.read_bytes())

@@ -245,7 +245,7 @@ def test_other_data_under_the_same_name_do_not_mix(tmp_path):
         if seed == 0:
             run_audit(setting, **arguments, workers=1, quiet=True)
         else:
-            with pytest.raises(BadInput, match="another configuration"):
+            with pytest.raises(BadInput, match="a run of other data"):
                 run_audit(setting, **arguments, workers=1, quiet=True)
 
 

@@ -263,6 +263,17 @@ def test_an_attack_that_does_not_apply_leaves_a_null_with_its_reason(tmp_path):
     assert "adam" in empty[0].reason
 
 
+def test_long_specs_have_files_and_a_page(tmp_path):
+    eps = ",".join(f"0.{number}" for number in range(1, 60))
+    chain = "+".join(f"clipping(norm={norm}.0)" for norm in range(1, 40))
+    attacks = ["loss-threshold", f"fgsm(eps=({eps}))"]
+    tables = {"attacks": attacks, "defences": [chain], "central": False, "curvature": 0}
+    small = TINY | {"training": {"rounds": 1}, "audit": tables}
+    results = audit(make_setting(small), out=tmp_path / "run", workers=1, quiet=True)
+    assert results.report.exists()
+    assert max(len(path.name) for path in results.folder.rglob("*")) < 200
+
+
 @pytest.mark.real_data
 @pytest.mark.slow
 def test_fedavg_reaches_the_published_accuracy_on_mnist(tmp_path):

@@ -12,5 +12,16 @@ class Fault(BadInput):
     """
 
 
+def fault_of(error: BaseException) -> Fault | None:
+    """`error` as a fault of the machine, if it is one: of the disk, or of the memory."""
+    if isinstance(error, Fault):
+        return error
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return Fault("memory ran out; lower --workers, and the same command goes on where it stopped")
+    if isinstance(error, OSError):
+        return Fault(f"{error}; see to it, and the same command goes on where it stopped")
+    return None
+
+
 class CannotRun(Exception):
     """The attack does not apply here; the message says why, and becomes the reason of a null finding."""

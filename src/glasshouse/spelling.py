@@ -1,10 +1,13 @@
 """How numbers, intervals, lists and names are spelled."""
 
 import re
+import zlib
 from collections.abc import Sequence
 
 DASH = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
+LONGEST = 120
+"""Characters of a slug; a file system takes 255 for a name."""
 
 
 def of_hundred(share: float) -> str:
@@ -36,8 +39,9 @@ def listed(names: Sequence[str]) -> str:
 
 
 def slug(*parts: str) -> str:
-    """A name for a file or an id: letters, digits and hyphens."""
-    return "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)))
+    """A name for a file or an id: letters, digits and hyphens; a long one is cut, with a digest in its place."""
+    name = "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)))
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}-{zlib.crc32(name.encode()):08x}"
 
 
 def _digits(value: float, unit: str) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from glasshouse.auditing.experiment import Experiment
 from glasshouse.auditing.target import Target
-from glasshouse.errors import BadInput, Fault
+from glasshouse.errors import BadInput, fault_of
 from glasshouse.findings import Finding
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.measures.curvature import top_eigenvalues
@@ -55,9 +55,9 @@ def _eigenvalue(experiment: Experiment, target: Target, chosen: np.ndarray) -> E
     seed = derive(experiment.setting.seed, "curvature", "start")
     try:
         top = top_eigenvalues(target.case.model, experiment.split.pool[chosen], seed=seed)
-    except Fault:
-        raise
     except (BadInput, RuntimeError, np.linalg.LinAlgError) as error:
+        if fault := fault_of(error):
+            raise fault from error
         return Estimate(None, None, None, len(chosen), str(error).splitlines()[0])
     effort = f"{top.products} products with the Hessian, relative residual {top.residual:.1g}"
     return replace(top.estimate, note=top.estimate.note or effort)

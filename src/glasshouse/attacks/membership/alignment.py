@@ -20,7 +20,7 @@ from torch.func import functional_call, jvp
 from glasshouse.access import Protocol
 from glasshouse.attacks.labels.head import Head, last_linear
 from glasshouse.attacks.membership.readings import Reader, Records, ServerMembership
-from glasshouse.errors import CannotRun
+from glasshouse.errors import CannotRun, fault_of
 from glasshouse.learning.evaluate import CHUNK
 from glasshouse.options import check_choice
 
@@ -102,6 +102,8 @@ def _along_all(
         try:
             pairs: list[Any] = [jvp(logits_at, (start,), (tangent,)) for tangent in tangents]
         except (NotImplementedError, RuntimeError) as error:
+            if fault := fault_of(error):
+                raise fault from error
             raise CannotRun('the network has no forward derivative; try layers="head"') from error
         return pairs[0][0].detach(), torch.stack([change.detach() for _, change in pairs])
 

@@ -91,6 +91,23 @@ def test_scales_do_not_mix_in_one_folder(counting, tmp_path):
         counting(out=tmp_path / "run", seeds=1, scale="laptop")
 
 
+def test_a_damaged_cell_is_run_again_and_others_are_not(counting, tmp_path):
+    before = counting(out=tmp_path / "run", seeds=1).findings
+    file = tmp_path / "run/work/table-2/x/seed-0000.json"
+    file.write_text(file.read_text().replace("2.0", "2.5", 1))
+    with pytest.warns(UserWarning, match="is damaged"):
+        assert counting(out=tmp_path / "run", seeds=1).findings == before
+    assert Counting.calls == [("table-1/x", 0), ("table-2/x", 0), ("table-2/x", 0)]
+
+
+def test_another_version_runs_every_cell_anew(counting, tmp_path, monkeypatch):
+    counting(out=tmp_path / "run", seeds=2)
+    monkeypatch.setattr(running, "versions", lambda: {"glasshouse": "9.9.9"})
+    results = counting(out=tmp_path / "run", seeds=1)
+    assert Counting.calls[4:] == [("table-1/x", 0), ("table-2/x", 0)]
+    assert {row.seed for row in results.findings} == {0}
+
+
 def test_every_study_has_cells_at_every_scale():
     for name in STUDIES:
         made = STUDIES.load(name)()

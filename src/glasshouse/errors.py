@@ -1,4 +1,9 @@
-"""The errors that end a command with one line, and the one by which an attack says that it does not apply."""
+"""The errors that end a command with one line, the one by which an attack says that it does not apply, and
+how a line names what went wrong."""
+
+LONGEST_VALUE = 100
+LONGEST_MESSAGE = 300
+"""As many characters of a value, and of another library's message, fit into a line."""
 
 
 class BadInput(ValueError):
@@ -25,3 +30,34 @@ def fault_of(error: BaseException) -> Fault | None:
 
 class CannotRun(Exception):
     """The attack does not apply here; the message says why, and becomes the reason of a null finding."""
+
+
+def quoted(value: object) -> str:
+    """`value` as Python writes it, on one line, and cut where it is long.
+
+    >>> quoted("two" + chr(10) + "lines"), quoted("x" * 200)[-25:]
+    ("'two\\\\nlines'", 'xxx... (202 characters)')
+    """
+    try:
+        return one_line(repr(value), LONGEST_VALUE)
+    except Exception:  # a number of too many digits, or the repr of a user's own class
+        return f"a value of type {type(value).__name__} that cannot be shown"
+
+
+def named(error: BaseException) -> str:
+    """The type and the message of `error`, on one line, and cut where it is long.
+
+    >>> named(KeyError("absent"))
+    "KeyError: 'absent'"
+    """
+    try:
+        message = one_line(str(error), LONGEST_MESSAGE)
+    except Exception:  # raised by the __str__ of a user's own exception
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def one_line(text: str, most: int) -> str:
+    """`text` without line breaks and characters that cannot be printed, and at most about `most` long."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 2 * most]).split())
+    return line if len(text) <= most else f"{line[: most - 10]}... ({len(text)} characters)"

@@ -1,15 +1,19 @@
 """Findings: one flat row for each number, which is all that results, tables and the page are made of."""
 
-import csv
 import dataclasses
-import io
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from glasshouse.errors import BadInput
 from glasshouse.measures.estimate import Estimate
+
+FORMULA = re.compile(r"[=+\-@\t\r]")
+"""How text begins that a spreadsheet would run; the page's own tables are written by the same rule."""
+
+NUMBER = re.compile(r"\s*([+-]?(Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?))?\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,13 +125,28 @@ def from_row(row: dict[str, Any]) -> Finding:
 
 
 def as_csv(findings: Iterable[Finding]) -> str:
-    """The findings as a CSV table with a header; `assumes` joined by semicolons."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in dataclasses.fields(Finding)], lineterminator="\n")
-    writer.writeheader()
+    """The findings as a CSV table with a header; `assumes` joined by semicolons.
+
+    An apostrophe stands before text that a spreadsheet would take for a formula.
+    """
+    header = [field.name for field in dataclasses.fields(Finding)]
+    lines = [header]
     for finding in findings:
-        writer.writerow(finding.row() | {"assumes": "; ".join(finding.assumes)})
-    return text.getvalue()
+        row = finding.row() | {"assumes": "; ".join(finding.assumes)}
+        lines.append([csv_cell(row[name]) for name in header])
+    return "".join(",".join(line) + "\n" for line in lines)
+
+
+def csv_cell(value: str | float | None) -> str:
+    """A cell of a CSV table.
+
+    >>> csv_cell(-0.5), csv_cell("=1+1"), csv_cell("a, b"), csv_cell(None)
+    ('-0.5', "'=1+1", '"a, b"', '')
+    """
+    text = "" if value is None else str(value)
+    if FORMULA.match(text) and not NUMBER.fullmatch(text):
+        text = f"'{text}"
+    return '"' + text.replace('"', '""') + '"' if re.search(r'[",\r\n]', text) else text
 
 
 def rows(findings: Sequence[Finding]) -> list[dict[str, Any]]:

@@ -2,14 +2,18 @@
 
 import math
 
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, quoted
+
+LARGEST_WHOLE = 10**9
+LARGEST_NUMBER = 3.4e38
+"""No option counts or measures more than that: what is larger fits no index, and no number of 32 bits."""
 
 
-def check_whole(owner: str, option: str, value: object, least: int, most: int | None = None) -> None:
-    """Refuse a `value` that is no whole number from `least` to `most`, or without end where that is null."""
-    fine = isinstance(value, int) and not isinstance(value, bool)
-    if not fine or value < least or (most is not None and value > most):  # type: ignore[operator]
-        rule = f"of at least {least}" if most is None else f"in {least}..{most}"
+def check_whole(owner: str, option: str, value: object, least: int, most: int = LARGEST_WHOLE) -> None:
+    """Refuse a `value` that is no whole number from `least` to `most`."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        small = most == LARGEST_WHOLE and not (isinstance(value, int) and value > most)
+        rule = f"of at least {least}" if small else f"in {least}..{most}"
         raise _refusal(owner, option, value, f"a whole number {rule}")
 
 
@@ -24,11 +28,11 @@ def check_number(
     open_high: bool = False,
 ) -> None:
     """Refuse a `value` that is no finite number from `low` to `high`, without an end that is open."""
-    number = _as_number(value)
+    number, high = _as_number(value), min(high, LARGEST_NUMBER)
     on_open_end = (open_low and number == low) or (open_high and number == high)
     if number is None or not low <= number <= high or on_open_end:
         rule = f"a number {'above' if open_low else 'at least'} {low:g}"
-        if high < math.inf:
+        if high < LARGEST_NUMBER or (number is not None and number > high):
             rule += f" and {'below' if open_high else 'at most'} {high:g}"
         raise _refusal(owner, option, value, rule)
 
@@ -54,12 +58,21 @@ def check_choice(owner: str, option: str, value: object, choices: tuple[str, ...
         raise _refusal(owner, option, value, f"one of {', '.join(choices)}")
 
 
+def check_flag(owner: str, option: str, value: object) -> None:
+    """Refuse a `value` that is neither true nor false."""
+    if not isinstance(value, bool):
+        raise _refusal(owner, option, value, "True or False")
+
+
 def _as_number(value: object) -> float | None:
     """`value`, where it is a finite number and not a truth value."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value
+    try:
+        return value if math.isfinite(value) else None
+    except OverflowError:  # a whole number beyond the range of floats
+        return None
 
 
 def _refusal(owner: str, option: str, value: object, rule: str) -> BadInput:
-    return BadInput(f"{owner} {option} = {value!r} is out of range; it must be {rule}")
+    return BadInput(f"{owner} {option} = {quoted(value)} is out of range; it must be {rule}")

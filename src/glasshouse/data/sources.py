@@ -13,7 +13,7 @@ from glasshouse.data.images import Images, checked
 from glasshouse.data.pictures import read_folder
 from glasshouse.data.registry import DATA
 from glasshouse.errors import BadInput
-from glasshouse.registry import import_users, unknown
+from glasshouse.registry import import_function, unknown
 
 __all__ = ["Dataset", "as_dataset", "fetch", "load"]
 
@@ -47,13 +47,11 @@ def load(spec: str) -> Dataset:
 
 
 def _from_function(spec: str) -> Dataset:
-    function = import_users(spec, "data")
+    function = import_function(spec, "data")
     source = f"data {spec!r}"
-    if not callable(function):
-        raise BadInput(f"{source} is a {type(function).__name__}; name a function without arguments")
     try:
         returned = function()
-    except Exception as error:  # whatever a user's code raises
+    except (Exception, SystemExit) as error:  # whatever a user's code raises
         raise BadInput(
             f"{source} failed with {type(error).__name__}: {first_line(error)}; call it yourself to see where"
         ) from error

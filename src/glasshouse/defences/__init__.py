@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from glasshouse.registry import Registry
+from glasshouse.registry import Registry, check_length
 
 if TYPE_CHECKING:
     from glasshouse.defences.defence import Stack
@@ -32,4 +32,5 @@ def make_defences(spec: str) -> "Stack":
 
 def split_defences(spec: str) -> list[str]:
     """The parts of a composition; a plus sign inside brackets belongs to a number, as in `1e+5`."""
+    check_length(spec, DEFENCES.kind)
     return [] if spec.strip() == "none" else [part.strip() for part in re.split(r"\+(?![^(]*\))", spec)]

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from glasshouse.errors import BadInput, CannotRun
+from glasshouse.errors import CannotRun
+from glasshouse.options import check_number, check_whole
 
 
 def compose(
@@ -33,7 +34,5 @@ def compose(
 
 def check_batches(name: str, batch_size: int, fraction: float) -> None:
     """Refuse sizes and shares that make no batches."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise BadInput(f"{name} batch_size = {batch_size!r}; give a whole number from 1")
-    if not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
-        raise BadInput(f"{name} fraction = {fraction!r} is out of range; it lies in (0, 1]")
+    check_whole(name, "batch_size", batch_size, 1)
+    check_number(name, "fraction", fraction, 0, 1, open_low=True)

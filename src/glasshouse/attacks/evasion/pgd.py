@@ -11,7 +11,7 @@ from glasshouse.attacks.evasion.frozen import Frozen, Loss, attraction, cross_en
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.learning.ball import Norm
-from glasshouse.options import check_choice
+from glasshouse.options import check_choice, check_flag
 
 STEPS = {"grey": 40, "colour": 20}
 TRAVEL = {"grey": 4 / 3, "colour": 2.5}
@@ -39,6 +39,7 @@ class PGD(Evasion):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.name, "start", self.start, ("random", "image"))
+        check_flag(self.name, "targeted", self.targeted)
         if self.start == "image" and self.restarts > 1:
             raise BadInput(
                 f'pgd restarts = {self.restarts} repeat one path from the image; use start="random"'

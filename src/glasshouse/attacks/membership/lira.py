@@ -19,6 +19,7 @@ from glasshouse.attacks.membership.signals import asked, masked_mean, others, th
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import log_odds
+from glasshouse.options import check_flag
 
 ENOUGH = 64
 """From this many shadows on a record has a variance of its own, as the authors advise."""
@@ -37,6 +38,9 @@ class LiRA(Attack):
     family = "membership"
     needs = (QueryAccess, UpdateAccess, AggregateAccess)
     knows = ("candidates", "shadows")
+
+    def __post_init__(self) -> None:
+        _check_variance("lira", self.fixed_variance)
 
     def run(
         self, access: QueryAccess | UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
@@ -67,6 +71,9 @@ class OnlineLiRA(Attack):
     family = "membership"
     needs = (QueryAccess,)
     knows = ("candidates", "online_shadows")
+
+    def __post_init__(self) -> None:
+        _check_variance("lira-online", self.fixed_variance)
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, shadows = required(knowledge.candidates), required(knowledge.online_shadows)
@@ -105,3 +112,8 @@ def gaussian(phi: np.ndarray, mask: np.ndarray, fixed: bool) -> tuple[np.ndarray
     else:
         variance = squares / np.maximum(1, count - 1)
     return mean, np.maximum(np.sqrt(variance), NARROWEST)
+
+
+def _check_variance(name: str, fixed: bool | None) -> None:
+    if fixed is not None:
+        check_flag(name, "fixed_variance", fixed)

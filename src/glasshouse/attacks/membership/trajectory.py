@@ -32,7 +32,7 @@ from glasshouse.federation.shadows import log_odds
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.layout import write_vector
-from glasshouse.options import check_share
+from glasshouse.options import check_flag, check_share
 
 REFERENCES = 2
 """With fewer other clients than this in a round, the model that was sent is the reference."""
@@ -79,6 +79,9 @@ class SourceInference(Attack):
     family = "source"
     needs = (UpdateAccess,)
     knows = ("candidates",)
+
+    def __post_init__(self) -> None:
+        check_flag("source-inference", "calibrated", self.calibrated)
 
     def run(self, access: UpdateAccess, knowledge: Knowledge, rng: torch.Generator) -> Sources:
         candidates = required(knowledge.candidates)

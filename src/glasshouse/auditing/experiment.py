@@ -94,7 +94,8 @@ class Experiment:
         if self.live:
             return read_vector(reinitialised(self.model, seed))
         pool = self.split.pool
-        return read_vector(seeded_model(self.setting.model.name, pool.shape, pool.classes, seed))
+        name = self.setting.model.name
+        return read_vector(seeded_model(name, pool.shape, pool.classes, seed, like=self.model))
 
     def config(self) -> str:
         """The configuration as TOML."""

@@ -1,21 +1,27 @@
 """A user's model and weights, checked before anything is trained or attacked."""
 
 import inspect
+import random
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, named, quoted
 from glasshouse.models import build
+from glasshouse.models.checking import check_alike, check_answers, check_output, check_travels
 from glasshouse.models.shapes import Shape, check_classes, check_shape
 from glasshouse.registry import import_users
+
+__all__ = ["check_output", "load_model", "load_weights", "reinitialised", "seeded_model"]
 
 FORM = "package.module:factory"
 
@@ -32,10 +38,8 @@ def load_model(spec: str, shape: Shape, classes: int) -> nn.Module:
         return build(spec, shape, classes)
     check_shape(shape)
     check_classes(classes)
-    model = _call(_factory(spec), spec, shape, classes)
-    if not isinstance(model, nn.Module):
-        raise BadInput(f"model {spec!r}: the factory gave {type(model).__name__}; return a torch.nn.Module")
-    check_output(model, spec, shape, classes)
+    model = _made(spec, shape, classes)
+    check_answers(model, spec, shape, classes)
     return model
 
 
@@ -45,13 +49,39 @@ def seeded_model(
     classes: int,
     seed: int,
     initialise: Callable[[nn.Module], None] = lambda model: None,
+    *,
+    like: nn.Module | None = None,
 ) -> nn.Module:
-    """The network called `spec` with first weights drawn from `seed`; `initialise` may draw others for it."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    """The network called `spec` with first weights drawn from `seed`; `initialise` may draw others for it.
+
+    A user's factory has to give the same architecture at every call: that of `like`, where it was called
+    before.
+    """
+    with _seeded(seed):
         model = load_model(spec, shape, classes)
         initialise(model)
+    if ":" in spec:
+        if like is None:
+            check_travels(model, spec)
+            with _seeded(seed + 1):
+                like = _made(spec, shape, classes)
+        check_alike(model, like, f"model {quoted(spec)}: what another call of the factory gives")
     return model
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Draw from `seed`, whichever generator is drawn from, and leave all of them as they were."""
+    before, of_arrays = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(before)
+            np.random.set_state(of_arrays)
 
 
 def reinitialised(model: nn.Module, seed: int) -> nn.Module:
@@ -65,10 +95,14 @@ def reinitialised(model: nn.Module, seed: int) -> nn.Module:
             f"{type(model).__name__}: no layer can draw {missing[0]} anew, which shadow models need; "
             f"give the model as {FORM}, or its layer a method reset_parameters"
         )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with _seeded(seed):
         for layer in layers:
-            layer.reset_parameters()  # type: ignore[operator]
+            try:
+                layer.reset_parameters()  # type: ignore[operator]
+            except (Exception, SystemExit) as error:
+                raise BadInput(
+                    f"{type(layer).__name__}.reset_parameters failed with {named(error)}; repair it"
+                ) from error
     return fresh
 
 
@@ -81,74 +115,75 @@ def load_weights(model: nn.Module, path: str | Path, *, sound: bool = True) -> N
     path = Path(path)
     saved = _read(path)
     expected = model.state_dict()
+    tied = _tied(expected)
+    saved = dict(saved) | {
+        name: saved[twin]
+        for name, twins in tied.items()
+        for twin in twins
+        if name not in saved and twin in saved
+    }
     _check_names(path, saved, expected)
     weights = {name: _fitting(path, name, saved[name], tensor, sound) for name, tensor in expected.items()}
+    for name, twins in tied.items():
+        for twin in twins:
+            if not torch.allclose(weights[name], weights[twin], rtol=0, atol=0, equal_nan=True):
+                raise BadInput(
+                    f"weights {path}: {name} and {twin} differ, but the model ties them; "
+                    "give the model that they were saved from"
+                )
     model.load_state_dict(weights)
 
 
-def _factory(spec: str) -> Callable[..., Any]:
-    module, _, attribute = spec.partition(":")
-    if not all(part.isidentifier() for part in [*module.split("."), attribute]):
-        raise BadInput(f"model {spec!r} cannot be imported; write your own as {FORM}")
-    target = import_users(spec, "model")
-    if not callable(target) or isinstance(target, nn.Module):
+def _tied(state: Mapping[str, Tensor]) -> dict[str, list[str]]:
+    """For each tensor that stands under several names its other names: files may hold it once."""
+    return {
+        name: twins
+        for name, tensor in state.items()
+        if (twins := [twin for twin, other in state.items() if twin != name and _same(tensor, other)])
+    }
+
+
+def _same(tensor: Tensor, other: Tensor) -> bool:
+    return bool(tensor.numel()) and tensor.data_ptr() == other.data_ptr() and tensor.shape == other.shape
+
+
+def _made(spec: str, shape: Shape, classes: int) -> nn.Module:
+    """What the user's factory makes, which is called and nothing else is."""
+    factory = import_users(spec, "model")
+    network = isinstance(factory, type) and issubclass(factory, nn.Module)
+    if not network and not inspect.isfunction(factory):
         raise BadInput(
-            f"model {spec!r} is {type(target).__name__}, not a factory; give a function that returns a model"
+            f"model {quoted(spec)} is {type(factory).__name__}, not a factory; "
+            "give a function that returns a model, or a class of torch.nn.Module"
         )
-    factory: Callable[..., Any] = target
-    return factory
+    model = _call(factory, spec, shape, classes)
+    if not isinstance(model, nn.Module):
+        raise BadInput(
+            f"model {quoted(spec)}: the factory gave {type(model).__name__}; return a torch.nn.Module"
+        )
+    return model
 
 
 def _call(factory: Callable[..., Any], spec: str, shape: Shape, classes: int) -> Any:
     """What the factory returns, given the arguments it asks for."""
     try:
         signature = inspect.signature(factory)
-    except ValueError as error:
-        raise BadInput(f"model {spec!r}: {_named(error)}; give a Python function") from error
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"model {quoted(spec)}: {named(error)}; give a Python function") from error
     offered = {"shape": shape, "classes": classes}
-    named = {name: value for name, value in offered.items() if name in signature.parameters}
-    for positional, keywords in (((), named), ((shape, classes), {})):
+    asked = {name: value for name, value in offered.items() if name in signature.parameters}
+    for positional, keywords in (((), asked), ((shape, classes), {})):
         try:
             signature.bind(*positional, **keywords)
         except TypeError:
             continue
         try:
             return factory(*positional, **keywords)
-        except Exception as error:
-            raise BadInput(f"model {spec!r}: the factory failed with {_named(error)}; repair it") from error
-    raise BadInput(f"model {spec!r} has signature {signature}; take (shape, classes) or no arguments")
-
-
-def check_output(model: nn.Module, spec: str, shape: Shape, classes: int) -> None:
-    """Refuse a model that does not turn black images into rows of finite logits, or cannot be trained."""
-    copy = deepcopy(model)
-    _check_pass(copy.eval(), spec, shape, classes, 2)
-    if not any(parameter.requires_grad for parameter in copy.parameters()):
-        raise BadInput(f"model {spec!r} has no parameters to train; give it some, or unfreeze them")
-    for count in (2, 3):
-        _check_pass(copy.train(), spec, shape, classes, count)
-
-
-def _check_pass(model: nn.Module, spec: str, shape: Shape, classes: int, count: int) -> None:
-    """Check the outputs for `count` black images and, in training, that they carry gradients."""
-    try:
-        logits = model(torch.zeros(count, *shape))
-    except Exception as error:
-        raise BadInput(
-            f"model {spec!r} cannot take a batch of shape {(count, *shape)}: {_named(error)}; "
-            "let its factory take (shape, classes) and build to that"
-        ) from error
-    if not isinstance(logits, Tensor):
-        raise BadInput(f"model {spec!r} returns {type(logits).__name__}; return the logits as one tensor")
-    if logits.shape != (count, classes):
-        raise BadInput(
-            f"model {spec!r} returns shape {tuple(logits.shape)} for {count} images of {classes} classes; "
-            f"return logits of shape {(count, classes)}"
-        )
-    if not logits.isfinite().all():
-        raise BadInput(f"model {spec!r} returns NaN or infinite logits for black images; check its weights")
-    if model.training and not logits.requires_grad:
-        raise BadInput(f"model {spec!r} returns logits without a gradient; do not detach them")
+        except (Exception, SystemExit) as error:
+            raise BadInput(
+                f"model {quoted(spec)}: the factory failed with {named(error)}; repair it"
+            ) from error
+    raise BadInput(f"model {quoted(spec)} has signature {signature}; take (shape, classes) or no arguments")
 
 
 def _read(path: Path) -> Mapping[str, Tensor]:
@@ -164,7 +199,7 @@ def _read(path: Path) -> Mapping[str, Tensor]:
     try:
         saved = readers[path.suffix](path)
     except OSError as error:
-        raise BadInput(f"weights {path} cannot be read: {_named(error)}; check the file") from error
+        raise BadInput(f"weights {path} cannot be read: {named(error)}; check the file") from error
     if not isinstance(saved, Mapping) or not all(_is_named_tensor(*item) for item in saved.items()):
         held = _first([str(name) for name in saved]) if isinstance(saved, Mapping) else type(saved).__name__
         raise BadInput(f"weights {path} hold {held}, not named tensors alone; save only model.state_dict()")
@@ -176,7 +211,7 @@ def _read_safetensors(path: Path) -> Any:
         return safetensors.torch.load_file(path)
     except safetensors.SafetensorError as error:
         raise BadInput(
-            f"weights {path} are not safetensors: {_named(error)}; save them with safetensors.torch.save_file"
+            f"weights {path} are not safetensors: {named(error)}; save them with safetensors.torch.save_file"
         ) from error
 
 
@@ -218,16 +253,12 @@ def _fitting(path: Path, name: str, saved: Tensor, expected: Tensor, sound: bool
 
 
 def _is_named_tensor(name: Any, value: Any) -> bool:
-    dense = isinstance(value, Tensor) and value.layout is torch.strided and not value.is_meta
-    return dense and isinstance(name, str)
+    if not isinstance(value, Tensor) or value.is_nested or value.is_quantized:
+        return False
+    return value.layout is torch.strided and not value.is_meta and isinstance(name, str)
 
 
 def _first(names: list[str]) -> str:
     """The first three names, and how many more there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(name if name.isprintable() else repr(name) for name in names[:3]) + more
-
-
-def _named(error: Exception) -> str:
-    """The error's type and message on one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -375,5 +375,5 @@ def test_nested_and_quantised_weights_are_refused(tmp_path):
     quantised = torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.qint8)
     for odd in (nested, quantised):
         torch.save({"weight": odd}, tmp_path / "odd.pt")
-        with pytest.raises(BadInput, match="not named tensors alone|damaged or hold more than tensors"):
+        with pytest.raises(BadInput, match=r"not named tensors alone|damaged or hold more than tensors"):
             load_weights(nn.Linear(3, 3, bias=False), tmp_path / "odd.pt")

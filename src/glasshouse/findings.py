@@ -146,6 +146,7 @@ def csv_cell(value: str | float | None) -> str:
     text = "" if value is None else str(value)
     if FORMULA.match(text) and not NUMBER.fullmatch(text):
         text = f"'{text}"
+    text = text.encode(errors="backslashreplace").decode()
     return '"' + text.replace('"', '""') + '"' if re.search(r'[",\r\n]', text) else text
 
 

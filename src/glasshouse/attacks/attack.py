@@ -9,6 +9,8 @@ import torch
 
 from glasshouse.access import Access
 from glasshouse.data.images import Images
+from glasshouse.errors import quoted
+from glasshouse.evidence import KINDS
 from glasshouse.evidence.evidence import Evidence
 from glasshouse.federation.shadows import Shadows
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from glasshouse.attacks.crafted.surrogate import Surrogate
 
 T = TypeVar("T")
+
+KNOWLEDGE = ("candidates", "auxiliary", "shadows", "online_shadows")
+"""What an attack may ask to know."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,3 +85,67 @@ class Attack(ABC):
     @abstractmethod
     def run(self, access: Any, knowledge: Knowledge, rng: torch.Generator) -> Evidence:
         """Attack through `access`, of one of the types in `needs`, knowing what `knows` names."""
+
+
+# What a user's own class says of itself may be anything; these take no more of it than can be used.
+
+
+class Nobody(Access):
+    """The access of an attack that names none that there is."""
+
+    adversary = "nobody"
+
+
+def declared(attack: Attack, name: str) -> Any:
+    """What an attack says of itself under `name`; null where it says nothing, or fails to."""
+    try:
+        return getattr(attack, name, None)
+    except Exception:  # from a property of the user's own
+        return None
+
+
+def accesses(attack: Attack) -> tuple[type[Access], ...]:
+    """Each access that an attack works with; that of `Nobody` where it names anything else, or nothing."""
+    needs = declared(attack, "needs")
+    if not isinstance(needs, tuple | list) or not needs or not all(map(_is_granted, needs)):
+        return (Nobody,)
+    return tuple(dict.fromkeys(needs))
+
+
+def _is_granted(access: object) -> bool:
+    known = isinstance(access, type) and issubclass(access, Access) and hasattr(access, "adversary")
+    return known and access.__module__ == Access.__module__
+
+
+def known_to(attack: Attack) -> tuple[str, ...]:
+    """What an attack asks to know, of what there is."""
+    knows = declared(attack, "knows")
+    return tuple(name for name in knows if name in KNOWLEDGE) if isinstance(knows, tuple | list) else ()
+
+
+def kind_of(attack: Attack) -> type[Evidence] | None:
+    """The kind of evidence that attacks of this family return; null where the family is unknown."""
+    family = declared(attack, "family")
+    if not isinstance(family, str) or family not in KINDS.places:
+        return None
+    kind: type[Evidence] = KINDS.load(family)
+    return kind
+
+
+def misdeclared(attack: Attack) -> str | None:
+    """What an attack says of itself that cannot be used, in words; null where all can."""
+    if accesses(attack) == (Nobody,):
+        needs = quoted(declared(attack, "needs"))
+        return f"the attack needs {needs}; it takes a tuple of access types, as in (QueryAccess,)"
+    if kind_of(attack) is None:
+        family = quoted(declared(attack, "family"))
+        return f"the attack's family {family} is unknown; known: {', '.join(KINDS)}"
+    knows = declared(attack, "knows")
+    if not isinstance(knows, tuple | list) or len(known_to(attack)) < len(knows):
+        return f"the attack asks to know {quoted(knows)}; it takes a tuple of {', '.join(KNOWLEDGE)}"
+    unit, share = attack.query_unit, attack.member_share
+    if isinstance(unit, bool) or not isinstance(unit, int) or unit < 1:
+        return f"the attack asks about {quoted(unit)} records at once; it takes a whole number from 1"
+    if not isinstance(share, int | float) or not 0 < share <= 1:
+        return f"the attack's share of members is {quoted(share)}; it lies above 0 and is at most 1"
+    return None

@@ -10,13 +10,12 @@ import numpy as np
 
 from glasshouse.access import Access, ServerAccess
 from glasshouse.attacks import ATTACKS
+from glasshouse.attacks.attack import accesses, kind_of, known_to
 from glasshouse.auditing.case import Case, ShadowSource
 from glasshouse.auditing.examine import Examination, examine
 from glasshouse.auditing.gallery import save_pictures
 from glasshouse.auditing.shadowing import ready
 from glasshouse.auditing.target import Target
-from glasshouse.evidence import KINDS
-from glasshouse.evidence.evidence import Evidence
 from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
@@ -54,8 +53,8 @@ class Assignment:
     @property
     def meets_central(self) -> bool:
         """Whether the attack asks what a model trained in one place can be compared by: its test images."""
-        kind: type[Evidence] = KINDS.load(ATTACKS.make(self.spec).family)
-        return kind.about == "test images"
+        kind = kind_of(ATTACKS.make(self.spec))
+        return kind is not None and kind.about == "test images"
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class _Job:
 
 def assignments(specs: Iterable[str]) -> list[Assignment]:
     """Every attack with each access that it works with."""
-    return [Assignment(spec, access) for spec in specs for access in ATTACKS.make(spec).needs]
+    return [Assignment(spec, access) for spec in specs for access in accesses(ATTACKS.make(spec))]
 
 
 def attack_target(
@@ -106,7 +105,7 @@ def attack_target(
     kept = {assignment: folder.kept(name, Attacked) for assignment, name in names.items()}
     missing = [assignment for assignment, attacked in kept.items() if attacked is None]
     if missing:
-        known = {name for assignment in missing for name in ATTACKS.make(assignment.spec).knows}
+        known = {name for assignment in missing for name in known_to(ATTACKS.make(assignment.spec))}
         shadows = ready(source, [kind for kind in SHADOWS if kind in known])
         case = dataclasses.replace(target.case, shadows=shadows)
         with progress.task(f"attacks on {target.variant.name}", len(missing)) as task:

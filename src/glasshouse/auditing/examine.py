@@ -11,12 +11,12 @@ import torch
 
 from glasshouse.access import Access
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.attacks.attack import Attack, Knowledge, accesses, declared, kind_of, misdeclared
 from glasshouse.auditing.case import Case
+from glasshouse.auditing.failures import answering_for
 from glasshouse.auditing.grants import Grant, SentModel, grant
 from glasshouse.data.images import Images
-from glasshouse.errors import BadInput, CannotRun
-from glasshouse.evidence import KINDS
+from glasshouse.errors import BadInput, CannotRun, one_line
 from glasshouse.evidence.evidence import Evidence, Judgement, Score
 from glasshouse.evidence.truth import Question, Truth, about_records
 from glasshouse.exhibits import Exhibits
@@ -27,6 +27,8 @@ from glasshouse.measures.estimate import Estimate
 
 NOT_RUN = "not-applicable"
 """The metric of an attack that could not run."""
+
+LONGEST_REASON = 1000
 
 MISSING = {
     "candidates": "there is nobody to compare members with; set data.nonmembers above 0",
@@ -123,36 +125,44 @@ def examine(
 
     The attack's random numbers come from `rng`, or follow from `seed`, by default from the subject's own. A
     `detailed` judgement has pictures, and is broken down by client and round.
+
+    What a user's own attack raises, or returns wrongly, is the reason of a null finding. What an attack of
+    Glasshouse raises is a bug, and a fault of the machine is no finding: both end the examination.
     """
     attack: Attack = ATTACKS.make(spec)
-    _check_adversary(attack, spec, adversary)
     subject = case.subject
     if seed is None:
         seed = derive(subject.seed or 0, "attack", subject.defence or "none", spec, adversary.adversary)
     began = time.perf_counter()
     granted: Grant | None = None
     try:
+        with answering_for(attack, spec):
+            _check_declared(attack)
+        _check_adversary(attack, spec, adversary)
         question = _question(case, attack, seed, detailed)
         knowledge = _knowledge(case, attack, question)
         granted = grant(case, adversary, changes_network=attack.changes_network)
-        evidence = _run(attack, granted.access, knowledge, rng or torch_rng(seed), case)
-        seconds = round(time.perf_counter() - began, 3)
-        judgement = None if question is None else evidence.judge(question)
+        with answering_for(attack, spec):
+            evidence = _run(attack, granted.access, knowledge, rng or torch_rng(seed), case)
+            seconds = round(time.perf_counter() - began, 3)
+            examination = Examination(
+                case,
+                spec,
+                adversary,
+                family(attack),
+                granted=knowledge.described() + granted.described,
+                note=granted.note,
+                evidence=evidence,
+                question=question,
+                judgement=None if question is None else evidence.judge(question),
+                sent=tuple(granted.sent),
+                seconds=seconds,
+            )
+            examination.findings()  # what a wrong answer would break, it breaks here
     except CannotRun as reason:
-        return Examination(case, spec, adversary, family(attack), reason=str(reason))
-    return Examination(
-        case,
-        spec,
-        adversary,
-        family(attack),
-        granted=knowledge.described() + granted.described,
-        note=granted.note,
-        evidence=evidence,
-        question=question,
-        judgement=judgement,
-        sent=tuple(granted.sent),
-        seconds=seconds,
-    )
+        words = one_line(str(reason), LONGEST_REASON) or "the attack cannot run, and does not say why"
+        return Examination(case, spec, adversary, _family_name(attack), reason=words)
+    return examination
 
 
 def family(attack: Attack) -> str:
@@ -160,11 +170,28 @@ def family(attack: Attack) -> str:
     return attack.family if attack.query_unit == 1 else f"batch-{attack.family}"
 
 
+def _family_name(attack: Attack) -> str:
+    """The family as the attack calls it, which may be one that there is not."""
+    if kind_of(attack) is None:
+        return one_line(str(declared(attack, "family")), 40)
+    try:
+        return family(attack)
+    except (Exception, SystemExit):  # the reason of the null finding names it
+        return attack.family
+
+
+def _check_declared(attack: Attack) -> None:
+    fault = misdeclared(attack)
+    if fault is not None:
+        raise CannotRun(fault)
+
+
 def _check_adversary(attack: Attack, spec: str, adversary: type[Access]) -> None:
     """Refuse an adversary that cannot do what the attack needs; one that can do more may run it too."""
-    if not any(issubclass(access, adversary) for access in attack.needs):
-        able = " or ".join(dict.fromkeys(access.adversary for access in attack.needs))
-        raise BadInput(f"{spec} is no attack of the {adversary.adversary}; it takes the {able}")
+    able = accesses(attack)
+    if not any(issubclass(access, adversary) for access in able):
+        named_able = " or ".join(dict.fromkeys(access.adversary for access in able))
+        raise BadInput(f"{spec} is no attack of the {adversary.adversary}; it takes the {named_able}")
 
 
 def _question(case: Case, attack: Attack, seed: int, detailed: bool) -> Question | None:
@@ -172,9 +199,8 @@ def _question(case: Case, attack: Attack, seed: int, detailed: bool) -> Question
     truth = case.truth
     if truth is None:
         return None
-    about = KINDS.load(attack.family).about
     candidates, holder, batches = _images(truth.candidates, truth), truth.holder, None
-    if about == "records":
+    if _kind(attack).about == "records":
         batches, member = about_records(truth, attack.query_unit, attack.member_share)
     else:
         candidates = _images(truth.test, truth)
@@ -217,15 +243,28 @@ def _missing(name: str, case: Case, attack: Attack) -> str:
     """Why the attack cannot run, which would have to know `name`."""
     if name == "candidates" and case.truth is None:
         return "there are no candidates to ask about, as nobody knows the answers"
-    if name == "candidates" and KINDS.load(attack.family).about == "test images":
+    if name == "candidates" and _kind(attack).about == "test images":
         return "there are no test images to start from; set data.test above 0"
     return MISSING[name]
 
 
 def _run(attack: Attack, access: Access, knowledge: Knowledge, rng: torch.Generator, case: Case) -> Evidence:
     """The attack's evidence, or what a failed round leaves of it."""
+    kind = _kind(attack)
     try:
-        return attack.run(access, knowledge, rng)
+        evidence = attack.run(access, knowledge, rng)
     except RoundFailed as failure:
-        kind: type[Evidence] = KINDS.load(attack.family)
         return kind.of_failed_round(str(failure), case.protocol.shape, len(case.sizes))
+    if not isinstance(evidence, kind):
+        returned = "nothing" if evidence is None else f"a {type(evidence).__name__}"
+        raise CannotRun(
+            f"the attack returned {returned}; an attack on {attack.family} returns {kind.__name__}"
+        )
+    return evidence
+
+
+def _kind(attack: Attack) -> type[Evidence]:
+    """The kind of evidence that an attack returns whose declarations were checked."""
+    kind = kind_of(attack)
+    assert kind is not None
+    return kind

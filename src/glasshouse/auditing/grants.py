@@ -5,9 +5,12 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import wraps
 from itertools import count
+from typing import ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
 from glasshouse.access import (
@@ -27,13 +30,16 @@ from glasshouse.access import (
     UpdateAccess,
 )
 from glasshouse.auditing.case import Case
-from glasshouse.errors import CannotRun
+from glasshouse.errors import BadInput, CannotRun
 from glasshouse.federation.channels.channel import Channel, Ideal
 from glasshouse.federation.history import Observed
 from glasshouse.federation.live import LiveClients
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.layout import write_vector
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +78,7 @@ def grant(case: Case, adversary: type[Access], *, changes_network: bool = False)
 def _query(case: Case, _: bool) -> Grant:
     model, kept = _model(case), _ANSWERS.setdefault(case, {})
 
+    @_as_outside
     def probabilities(x: Tensor) -> Tensor:
         pixels = x.detach().contiguous().numpy()
         key = pixels.shape, hashlib.blake2b(pixels.data, digest_size=16).digest()
@@ -80,6 +87,17 @@ def _query(case: Case, _: bool) -> Grant:
         return kept[key].clone()
 
     return Grant(QueryAccess(probabilities))
+
+
+def _as_outside(answer: Callable[P, R]) -> Callable[P, R]:
+    """`answer`, the same whether or not whoever asks has switched torch's gradients off."""
+
+    @wraps(answer)
+    def answered(*arguments: P.args, **options: P.kwargs) -> R:
+        with torch.inference_mode(False), torch.enable_grad():
+            return answer(*arguments, **options)
+
+    return answered
 
 
 def _owned(case: Case, _: bool) -> Grant:
@@ -164,12 +182,14 @@ def _server(case: Case, kind: type[ServerAccess], clients: LiveClients, changes_
     protocol = dataclasses.replace(case.protocol, channel=clients.channel)
 
     def serving(live: LiveClients, protocol: Protocol) -> ServerAccess:
+        @_as_outside
         def exchange(
             vector: Tensor, clients: Sequence[int], apart: Mapping[int, Tensor] | None = None
         ) -> Delivery:
-            sent.extend(
-                SentModel(protocol.architecture, model.clone()) for model in (vector, *(apart or {}).values())
-            )
+            models = (vector, *(apart or {}).values())
+            if any(model.shape != live.current.shape for model in models):
+                raise BadInput(f"a model of another shape than {tuple(live.current.shape)} was sent")
+            sent.extend(SentModel(protocol.architecture, model.clone()) for model in models)
             return live.exchange(vector, list(clients), next(numbers), apart)
 
         return kind(protocol, live.current, live.sizes, exchange, rebuilt if changes_network else None)

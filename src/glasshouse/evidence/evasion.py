@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
-from glasshouse.errors import CannotRun
+from glasshouse.errors import CannotRun, quoted
 from glasshouse.evidence.evidence import Evidence, ImagePair, Judgement, Score
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
@@ -18,6 +19,7 @@ from glasshouse.learning.evaluate import predict
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.measures.comparing import share_difference
 from glasshouse.measures.estimate import Estimate, proportion
+from glasshouse.options import check_choice, check_number
 
 SHOWN = 8
 """As many fooled images are shown."""
@@ -110,11 +112,16 @@ class AdversarialExamples(Evidence):
             scores.append(Score("masked-share", _share(self.hidden), 0.0))
         curve = tuple(self._point(eps, right[eps], noisy[eps]) for eps in right)
         pictures = tuple(self._fooled(images, before, after[largest])) if question.detailed else ()
-        outcomes = {eps: hits.numpy() for eps, hits in right.items()}
+        outcomes = {float(eps): hits.numpy() for eps, hits in right.items()}
         return Judgement(tuple(scores), Exhibits(robustness=curve), pictures, outcomes)
 
     def _check(self, x: Tensor) -> None:
         """Refuse examples that no image could be, or that move further than they say."""
+        check_choice("the attack's", "norm", self.norm, get_args(Norm))
+        for eps in self.eps:
+            check_number("the attack's", "eps", float(eps), 0)
+        if not self.eps or list(self.eps) != sorted(self.eps):
+            raise CannotRun(f"the attack's limits are {quoted(self.eps)}; it takes one or more, ascending")
         if self.x.shape != (len(self.eps), *x.shape) or not ((self.x >= 0) & (self.x <= 1)).all():
             raise CannotRun("the attack returned something other than images of the same shape in [0, 1]")
         for moved, eps in zip(self.x - x, self.eps):

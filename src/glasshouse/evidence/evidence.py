@@ -1,14 +1,14 @@
 """What an attack returns, and what the auditor makes of it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
 
-from glasshouse.errors import CannotRun
+from glasshouse.errors import CannotRun, quoted
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
 from glasshouse.exhibits import Exhibits
@@ -70,3 +70,35 @@ class Evidence(ABC):
     def of_failed_round(cls, reason: str, shape: tuple[int, int, int], clients: int) -> "Evidence":
         """What is left where the attack's round failed, with `clients` that hold images of `shape`."""
         raise CannotRun(f"the round failed: {reason}")
+
+
+def check_numbers(what: str, values: object, *shape: int | None, kinds: str = "iuf") -> None:
+    """Refuse an answer that is no array of finite numbers of `shape`, in which null stands for any length.
+
+    `kinds` are those of numpy's types: "b" for truth values, "iu" for whole numbers, "f" for floats.
+    """
+    numbers = "truth values" if kinds == "b" else "numbers"
+    expected = f"it takes {numbers} as an array of shape ({', '.join(map(_length, shape))})"
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in kinds:
+        found = f"of {values.dtype}" if isinstance(values, np.ndarray) else f"as a {type(values).__name__}"
+        raise CannotRun(f"the attack returned {what} {found}; {expected}")
+    fits = len(values.shape) == len(shape) and all(
+        side is None or side == length for side, length in zip(shape, values.shape)
+    )
+    if not fits:
+        raise CannotRun(f"the attack returned {what} of shape {values.shape}; {expected}")
+    if not np.isfinite(values).all():
+        raise CannotRun(f"the attack returned {what} that are not finite numbers")
+
+
+def check_clients(clients: Sequence[int], count: int) -> None:
+    """Refuse an answer about clients that there are not, about one of them twice, or about none."""
+    known = isinstance(clients, tuple | list) and all(client in range(count) for client in clients)
+    if not known or not clients or len(set(clients)) < len(clients):
+        raise CannotRun(
+            f"the attack answers for clients {quoted(clients)}; they are numbered 0 to {count - 1}"
+        )
+
+
+def _length(side: int | None) -> str:
+    return "any" if side is None else str(side)

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glasshouse.evidence.evidence import Evidence, Judgement, Score
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.evidence import Evidence, Judgement, Score, check_clients, check_numbers
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
 from glasshouse.measures.estimate import mean, proportion
@@ -48,6 +49,12 @@ class LabelCounts(Evidence):
 
     def judge(self, question: Question) -> Judgement:
         """The blind guess gives every class the same count."""
+        if not self.counted:
+            raise CannotRun("the attack counted nobody's labels")
+        clients, classes = question.truth.label_counts.shape
+        for counted in self.counted:
+            check_clients(counted.clients, clients)
+            check_numbers("label counts", counted.counts, classes)
         counts = [counted.counts for counted in self.counted]
         held = [question.truth.label_counts[list(counted.clients)].sum(0) for counted in self.counted]
         guesses = [whole_counts(np.ones(len(true)), int(true.sum())) for true in held]

@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from glasshouse.errors import CannotRun
-from glasshouse.evidence.evidence import Evidence, Judgement, Score
+from glasshouse.evidence.evidence import Evidence, Judgement, Score, check_numbers
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
 from glasshouse.exhibits import Exhibits, Risk, Roc
@@ -105,9 +104,9 @@ class MembershipScores(Evidence):
 
     def judge(self, question: Question) -> Judgement:
         """Beside a coin's scores; single records also bound epsilon from below."""
-        if not np.isfinite(self.scores).all():
-            raise CannotRun("the model's answers are not finite numbers")
         member = question.member
+        check_numbers("scores", self.scores, len(member))
+        check_numbers("decisions", self.decisions, len(member), kinds="b")
         nonmembers = int((~member).sum())
         scores = [
             Score("auc", auc(self.scores, member), 0.5),
@@ -146,11 +145,15 @@ class MembershipScores(Evidence):
         An attack that knows clients apart is taken at its word about each client that it saw; else the one
         score that it gives a record counts.
         """
-        by_client = [] if self.by_client is None else list(self.by_client)
+        by_client: list[np.ndarray] = []
+        if self.by_client is not None:
+            check_numbers("scores by client", self.by_client, None, len(question.member))
+            by_client = list(self.by_client)
         for client in range(len(question.truth.clients)):
             scores = by_client[client] if client < len(by_client) else self.scores
             yield _risk("client", client, scores, question.holder == client, question.member)
         for number, scores in self.by_round.items():
+            check_numbers("scores by round", scores, len(question.member))
             yield _risk("round", number, scores, question.member, question.member)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from glasshouse.evidence.evidence import Evidence, Judgement, Score
+from glasshouse.evidence.evidence import Evidence, Judgement, Score, check_numbers
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
 from glasshouse.learning.seeds import numpy_from
@@ -42,6 +42,7 @@ class Nearness(Evidence):
 
         Samples with the same nearest record are one observation: it is a member or not for all of them.
         """
+        check_numbers("distances", self.distances, None, len(question.member))
         member, rng = question.member, numpy_from(question.rng)
         sides = [np.flatnonzero(member), np.flatnonzero(~member)]
         count = min(len(side) for side in sides)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.errors import CannotRun
-from glasshouse.evidence.evidence import Evidence, ImagePair, Judgement, Score
+from glasshouse.evidence.evidence import Evidence, ImagePair, Judgement, Score, check_clients
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
 from glasshouse.measures.estimate import Estimate, mean, proportion
@@ -91,6 +91,8 @@ class Reconstructions(Evidence):
 
         The blind guess shows, for each sample, the auxiliary image that is nearest to it.
         """
+        if question.truth.clients:
+            check_clients(self.clients, len(question.truth.clients))
         originals = question.truth.held_by(self.clients).x
         self._check(originals)
         matched = match(originals, self.x)
@@ -106,8 +108,8 @@ class Reconstructions(Evidence):
             Score("psnr", mean(matched.psnr.tolist(), bounds=(0.0, CAP)), float(blind_psnr.mean())),
             Score("psnr-of-recovered", self._psnr_of_recovered(matched.psnr[recovered])),
             Score("ssim", mean(likeness.tolist(), bounds=(-1.0, 1.0)), float(blind_likeness.mean())),
-            Score("offline-seconds", Estimate(self.offline, None, None, n)),
-            Score("online-seconds", Estimate(self.online, None, None, n)),
+            Score("offline-seconds", Estimate(float(self.offline), None, None, n)),
+            Score("online-seconds", Estimate(float(self.online), None, None, n)),
         )
         shown = question.detailed and len(self.x) > 0
         return Judgement(scores, pictures=tuple(_shown(originals, matched)) if shown else ())

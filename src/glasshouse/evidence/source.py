@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glasshouse.evidence.evidence import Evidence, Judgement, Score
+from glasshouse.evidence.evidence import Evidence, Judgement, Score, check_numbers
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
 from glasshouse.measures.estimate import proportion
@@ -34,6 +34,7 @@ class Sources(Evidence):
 
     def judge(self, question: Question) -> Judgement:
         """Only members have a source; the blind guess always names the client that holds most of them."""
+        check_numbers("clients", self.clients, len(question.member), kinds="iu")
         holders = question.holder[question.member]
         right = self.clients[question.member] == holders
         largest = np.bincount(holders).max() / len(holders)

@@ -12,7 +12,7 @@ from glasshouse.data.hub import load_hub
 from glasshouse.data.images import Images, checked
 from glasshouse.data.pictures import read_folder
 from glasshouse.data.registry import DATA
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, named
 from glasshouse.registry import import_function, unknown
 
 __all__ = ["Dataset", "as_dataset", "fetch", "load"]
@@ -53,7 +53,7 @@ def _from_function(spec: str) -> Dataset:
         returned = function()
     except (Exception, SystemExit) as error:  # whatever a user's code raises
         raise BadInput(
-            f"{source} failed with {type(error).__name__}: {first_line(error)}; call it yourself to see where"
+            f"{source} failed with {named(error)}; call it yourself to see where"
         ) from error
     return as_dataset(spec, returned, source)
 

@@ -104,9 +104,8 @@ def test_the_results_page_has_every_key_of_a_finding_in_order():
 
 def test_the_adversaries_page_has_everything_that_can_be_touched():
     text = page("adversaries.md")
-    kinds = access.Access.__subclasses__()
+    kinds = [kind for kind in vars(access).values() if isinstance(kind, type) and hasattr(kind, "adversary")]
     for kind in kinds:
-        kinds += kind.__subclasses__()
         (row,) = [row for row in table_rows(text) if row[0] == kind.adversary]
         for name in (kind.__name__, *(field.name for field in dataclasses.fields(kind))):
             assert re.search(rf"`{name}\b", " ".join(row)), (kind, name)

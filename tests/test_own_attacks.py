@@ -369,6 +369,9 @@ class Mine(Attack):
 class Magic(Mine):
     family = "magic"
     knows = ("everything",)
+
+class Lonely(Mine):
+    needs = ()
 """
 
 
@@ -376,7 +379,8 @@ def test_an_audit_goes_on_after_attacks_that_fail(tmp_path, monkeypatch):
     name = f"mine_{tmp_path.name}".replace("-", "_")
     (tmp_path / f"{name}.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
-    own = [f"{name}:Mine", f"{name}:Mine(how='exit')", f"{name}:Mine(how='raise')", f"{name}:Magic"]
+    classes = ("Mine", "Mine(how='exit')", "Mine(how='raise')", "Magic", "Lonely")
+    own = [f"{name}:{spec}" for spec in classes]
     setting = Setting(
         data={"clients": 2, "members": 60, "nonmembers": 60, "auxiliary": 60, "test": 60},
         model={"name": "mlp"},
@@ -389,5 +393,6 @@ def test_an_audit_goes_on_after_attacks_that_fail(tmp_path, monkeypatch):
     assert "the attack raised SystemExit: 0" in reasons[own[1]]
     assert f"the attack raised ValueError: no luck ({name}.py, line 19)" in reasons[own[2]]
     assert "family 'magic' is unknown" in reasons[own[3]]
+    assert "the attack needs ()" in reasons[own[4]]
     assert reasons["gap"] is None
     assert "no luck" in results.report.read_text()

@@ -111,6 +111,36 @@ def check_dropouts(before: float, after: float) -> None:
         )
 
 
+def check_updates(updates: Iterable[Update]) -> tuple[dict[int, int], torch.Size, torch.dtype]:
+    """Every client's samples, and the shape and the precision that all updates have: vectors of floats."""
+    samples: dict[int, int] = {}
+    shape, dtype = torch.Size(), torch.float32
+    for update in updates:
+        name, delta = update.client, update.delta
+        if delta.ndim != 1 or not len(delta):
+            raise BadInput(
+                f"client {name}: its update has shape {tuple(delta.shape)}; "
+                "give a vector with an entry for each parameter"
+            )
+        if delta.dtype not in (torch.float32, torch.float64):
+            raise BadInput(f"client {name}: its update is {delta.dtype}; give torch.float32 or torch.float64")
+        if not samples:
+            shape, dtype = delta.shape, delta.dtype
+        if (delta.shape, delta.dtype) != (shape, dtype):
+            raise BadInput(
+                f"client {name}: its update is {delta.dtype} of {len(delta)} entries, client "
+                f"{next(iter(samples))}'s {dtype} of {shape[0]}; all clients must send the same"
+            )
+        if name in samples:
+            raise BadInput(f"client {name} is in the round twice; give each client another number")
+        if update.samples < 0:
+            raise BadInput(f"client {name} has {update.samples} samples; give a number from 0")
+        samples[name] = update.samples
+    if samples and not any(samples.values()):
+        raise BadInput("no client has any samples to weigh its update by; give at least one")
+    return samples, shape, dtype
+
+
 def draw_dropouts(
     clients: Sequence[int], before: float, after: float, seed: int
 ) -> tuple[set[int], set[int]]:

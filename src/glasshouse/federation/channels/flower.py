@@ -13,7 +13,13 @@ import numpy as np
 import torch
 
 from glasshouse.errors import BadInput
-from glasshouse.federation.channels.channel import Channel, RoundFailed, check_dropouts, draw_dropouts
+from glasshouse.federation.channels.channel import (
+    Channel,
+    RoundFailed,
+    check_dropouts,
+    check_updates,
+    draw_dropouts,
+)
 from glasshouse.federation.secagg.messages import needed
 from glasshouse.federation.secagg.ring import Ring, narrow_clients
 from glasshouse.federation.updates import Delivery, Update
@@ -77,6 +83,7 @@ class FlowerSecAgg(Channel):
             raise RoundFailed(
                 f"SecAgg+ needs at least 2 clients in a round, {len(updates)} took part; let more of them"
             )
+        check_updates(updates)
         if len(updates) > narrow_clients(self.bits):
             raise BadInput(
                 f"{len(updates)} clients of {self.bits} bits overflow Flower's sum modulo 2^32; "

@@ -1,21 +1,33 @@
 """Secure aggregation as a channel: the server learns the sum of the clients' quantised updates."""
 
 import math
-import os
 import warnings
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
 from glasshouse.errors import BadInput
-from glasshouse.federation.channels.channel import Channel, RoundFailed, check_dropouts, draw_dropouts
+from glasshouse.federation.channels.channel import (
+    Channel,
+    RoundFailed,
+    check_dropouts,
+    check_updates,
+    draw_dropouts,
+)
 from glasshouse.federation.secagg.client import Client
-from glasshouse.federation.secagg.messages import Terms, needed
-from glasshouse.federation.secagg.ring import Ring, narrow_clients
+from glasshouse.federation.secagg.graph import enough_neighbours, guarantee
+from glasshouse.federation.secagg.messages import Refused, Terms, needed
+from glasshouse.federation.secagg.ring import Ring, Words, narrow_clients
 from glasshouse.federation.secagg.server import Server
+from glasshouse.federation.secagg.sharing import MOST_HOLDERS
 from glasshouse.federation.updates import Delivery, Update
+
+DESCRIBED_CLIENTS = 1000  # a description knows no round; the chances it gives are those of so many clients
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +44,8 @@ class Secure(Channel):
     Entries are cut to [-clip, clip] and rounded to one of 2**bits levels, after a client scaled its update
     by its samples over the most that any client has. A share `threshold` of the round's clients must stay
     until the end; `dropout_before` and `dropout_after` are the shares of them that drop out before they send
-    their masked vector, and after it.
+    their masked vector, and after it. With `neighbours`, an even number or "auto", each client shares masks
+    and secrets with so many others alone (Bell et al., CCS 2020), and the threshold holds among them, too.
     """
 
     shows_updates = False
@@ -40,6 +53,7 @@ class Secure(Channel):
     clip: float = 8.0
     bits: int = 22
     threshold: float = 2 / 3
+    neighbours: int | str | None = None
     dropout_before: float = 0.0
     dropout_after: float = 0.0
 
@@ -47,6 +61,14 @@ class Secure(Channel):
         Ring(clip=self.clip, bits=self.bits, clients=2)
         if not 0.5 < self.threshold <= 1:
             raise BadInput(f"threshold = {self.threshold} is out of range; it must lie in (0.5, 1]")
+        whole = isinstance(self.neighbours, int) and not isinstance(self.neighbours, bool)
+        if not (
+            self.neighbours in (None, "auto") or (whole and self.neighbours in range(2, MOST_HOLDERS, 2))
+        ):
+            raise BadInput(
+                f"neighbours = {self.neighbours!r} is out of range; give an even number in "
+                f"2..{MOST_HOLDERS - 1}, 'auto', or None for all clients"
+            )
         check_dropouts(self.dropout_before, self.dropout_after)
 
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
@@ -55,35 +77,35 @@ class Secure(Channel):
                 f"secure aggregation needs at least 2 clients in a round, {len(updates)} took part; "
                 "let more of them"
             )
-        before, after = self._dropouts([update.client for update in updates], seed)
-        ring = Ring(clip=self.clip, bits=self.bits, clients=len(updates))
-        largest = max(update.samples for update in updates)
-        terms = Terms(ring, needed(len(updates), self.threshold), largest)
-        server = Server(terms)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # the ciphers work outside the interpreter's lock
-            clients = list(pool.map(lambda update: Client(update, terms), updates))
-            keys = server.collect(client.advertise() for client in clients)
-            inboxes = server.route(pool.map(lambda client: client.share(keys), clients))
-            present = [client for client in clients if client.name not in before]
-            for masked in pool.map(lambda client: client.mask(inboxes[client.name]), present):
-                server.add(masked)
-        request = server.request()
-        answers = [client.reveal(request) for client in present if client.name not in after]
-        total = server.unmask(answers)
+        samples, shape, dtype = check_updates(updates)
+        before, after = self._dropouts(list(samples), seed)
+        neighbours = self.neighbours_among(len(samples))
+        terms = self._terms(samples, shape[0], neighbours)
+        server = Server(terms, neighbours, seed)
+        clients = {name: Client(name, count, terms) for name, count in samples.items()}
 
-        survivors = [update for update in updates if update.client not in before]
-        samples = sum(update.samples for update in survivors)
-        mean = torch.from_numpy(ring.read(total, largest / samples, updates[0].delta.numpy().dtype))
-        clipped = int(total[-1])
-        if clipped:
-            # Rounded down to a power of ten: Python shows a text only once, but would show every exact count.
-            least = 10.0 ** math.floor(math.log10(clipped / (len(survivors) * len(mean))))
-            warnings.warn(
-                f"secure aggregation clipped {100 * least:g}% or more of the entries at {self.clip:g}; "
-                "a larger clip keeps them",
-                stacklevel=2,
-            )
-        return MaskedDelivery(mean, samples, tuple(update.client for update in survivors), clipped=clipped)
+        server.collect(client.advertise() for client in clients.values())
+        server.route(_willing(server, server.keys, lambda name: clients[name].share(server.directory(name))))
+        sending = (update for update in updates if update.client in server.sharing.keys() - before)
+        for masked in _willing(
+            server,
+            sending,
+            lambda update: clients[update.client].mask(server.inbox(update.client), update.delta),
+        ):
+            server.add(masked)
+        server.close()
+        staying = (name for name in server.masked if name not in after)
+        answers = _willing(server, staying, lambda name: clients[name].reveal(server.request(name)))
+        return self._delivery(server.unmask(answers), server, samples, dtype)
+
+    def neighbours_among(self, clients: int) -> int | None:
+        """How many neighbours each of `clients` has; None: all the others."""
+        neighbours = self.neighbours
+        if neighbours == "auto":
+            dropping = self.dropout_before + self.dropout_after
+            neighbours = enough_neighbours(clients, self.threshold, dropping)
+        assert not isinstance(neighbours, str)
+        return None if neighbours is None or neighbours >= clients - 1 else neighbours
 
     @property
     def described(self) -> str:
@@ -91,9 +113,72 @@ class Secure(Channel):
             f"secure aggregation: entries clipped at {self.clip:g} and rounded to 2^{self.bits} levels, "
             f"summed under masks modulo 2^32 (2^64 above {narrow_clients(self.bits):,} clients), shares of "
             f"{self.threshold:.0%} of the clients needed, {self.dropout_before:.0%} of them dropping out "
-            f"before they send and {self.dropout_after:.0%} after"
+            f"before they send and {self.dropout_after:.0%} after{self._described_neighbours()}"
         )
+
+    def _described_neighbours(self) -> str:
+        if self.neighbours is None:
+            return ""
+        clients = DESCRIBED_CLIENTS
+        if isinstance(self.neighbours, int):
+            clients = max(clients, self.neighbours + 2)
+        fewest = self.neighbours_among(clients)
+        if fewest is None:
+            return "; masks and shares among all clients, as so many drop out"
+        dropping = self.dropout_before + self.dropout_after
+        chosen = " (as many as their number calls for)" if self.neighbours == "auto" else ""
+        words = guarantee(clients, fewest, self.threshold, dropping=dropping)
+        return f"; masks and shares among neighbours alone{chosen}: {words}"
+
+    def _terms(self, samples: Mapping[int, int], length: int, neighbours: int | None) -> Terms:
+        holders = len(samples) if neighbours is None else neighbours + 1
+        if holders > MOST_HOLDERS:
+            raise BadInput(
+                f"{holders} clients cannot share one secret, {MOST_HOLDERS} can; give neighbours='auto'"
+            )
+        return Terms(
+            ring=Ring(clip=self.clip, bits=self.bits, clients=len(samples)),
+            length=length,
+            holders=holders,
+            threshold=needed(holders, self.threshold),
+            fewest=needed(len(samples), self.threshold),
+            largest=max(samples.values()),
+        )
+
+    def _delivery(
+        self, total: Words, server: Server, samples: Mapping[int, int], dtype: torch.dtype
+    ) -> MaskedDelivery:
+        """The weighted mean of the opened sum, with a warning of what was left out or clipped."""
+        survivors = tuple(name for name in samples if name in server.masked)
+        weight = sum(samples[name] for name in survivors)
+        if not weight:
+            raise RoundFailed("secure aggregation failed: the clients that are left have no samples")
+        precision = torch.empty(0, dtype=dtype).numpy().dtype
+        mean = torch.from_numpy(server.terms.ring.read(total, server.terms.largest / weight, precision))
+        clipped = int(total[-1])
+        for fault in server.faults:
+            warnings.warn(f"secure aggregation went on without a message: {fault}", stacklevel=3)
+        if clipped:
+            # Rounded down to a power of ten: Python shows a text only once, but would show every exact count.
+            least = 10.0 ** math.floor(math.log10(clipped / (len(survivors) * len(mean))))
+            warnings.warn(
+                f"secure aggregation clipped {100 * least:g}% or more of the entries at {self.clip:g}; "
+                "a larger clip keeps them",
+                stacklevel=3,
+            )
+        return MaskedDelivery(mean, weight, survivors, clipped=clipped)
 
     def _dropouts(self, clients: Sequence[int], seed: int) -> tuple[set[int], set[int]]:
         """Who drops out before sending its masked vector, and who after."""
         return draw_dropouts(clients, self.dropout_before, self.dropout_after, seed)
+
+
+def _willing(server: Server, asked: Iterable[Asked], ask: Callable[[Asked], Answer]) -> Iterator[Answer]:
+    """The answers of all clients that do not refuse; one that does is as good as gone."""
+    for client in asked:
+        try:
+            answer = ask(client)
+        except Refused as refusal:
+            server.faults.append(str(refusal))
+        else:
+            yield answer

@@ -1,37 +1,44 @@
-"""Key pairs on Curve25519, and the keys that two clients agree on."""
+"""Key pairs on Curve25519, the keys that two clients agree on, and commitments to secrets."""
 
-import hmac
+import hashlib
+from functools import lru_cache
 
-from Crypto.Protocol.DH import import_x25519_private_key, import_x25519_public_key, key_agreement
-from Crypto.PublicKey.ECC import EccKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-SECRET_BYTES = 16  # what one secret share carries; all keys follow from such secrets
+SECRET_BYTES = 16  # of a seed, of the secret that a masking key follows from, and of a share of either
 KEY_BYTES = 32
+FIRST_BLOCK = (1).to_bytes(4)
 CONTEXT = b"glasshouse secure aggregation: "
 
 
-def private_key(secret: bytes) -> EccKey:
+def private_key(secret: bytes) -> X25519PrivateKey:
     """The X25519 key that follows from a secret of 16 bytes."""
-    return import_x25519_private_key(derive(secret, b"private key"))
+    return X25519PrivateKey.from_private_bytes(derive(secret, b"private key"))
 
 
-def public_bytes(private: EccKey) -> bytes:
+def public_bytes(private: X25519PrivateKey) -> bytes:
     """The 32 bytes that others need to agree on a key with the holder of `private`."""
-    exported = private.public_key().export_key(format="raw")
-    assert isinstance(exported, bytes)
-    return exported
+    return private.public_key().public_bytes_raw()
 
 
-def agree(private: EccKey, public: bytes, purpose: bytes) -> bytes:
+def agree(private: X25519PrivateKey, public: bytes, purpose: bytes) -> bytes:
     """The key, 32 bytes, that both sides reach; raises `ValueError` where `public` is no usable key."""
-    return key_agreement(
-        static_priv=private,
-        static_pub=import_x25519_public_key(public),
-        kdf=lambda shared: derive(bytes(shared), purpose),
-    )
+    return derive(private.exchange(_public_key(public)), purpose)
 
 
 def derive(secret: bytes, purpose: bytes) -> bytes:
-    """A key of 32 bytes for one `purpose`: HKDF (RFC 5869) with SHA-256, one HMAC for each step."""
-    extracted = hmac.digest(bytes(KEY_BYTES), secret, "sha256")
-    return hmac.digest(extracted, CONTEXT + purpose + b"\x01", "sha256")
+    """A key of 32 bytes for one `purpose`: the one-step derivation of NIST SP 800-56C with SHA-256."""
+    return hashlib.sha256(FIRST_BLOCK + secret + CONTEXT + purpose).digest()
+
+
+def commit(what: str, owner: int, holder: int, value: bytes) -> bytes:
+    """A commitment, 32 bytes, to what `owner` gave `holder`: SHA-256 over all four.
+
+    It binds, as SHA-256 resists collisions, and hides, as every value it is used for is one of 2**128.
+    """
+    return hashlib.sha256(CONTEXT + f"{what} of {owner} for {holder}: ".encode() + value).digest()
+
+
+@lru_cache(maxsize=4096)
+def _public_key(public: bytes) -> X25519PublicKey:
+    return X25519PublicKey.from_public_bytes(public)

@@ -6,20 +6,27 @@ from dataclasses import dataclass
 
 from glasshouse.federation.secagg.ring import Ring, Words
 
+SEALED_BYTES = 48  # two shares and the tag of their encryption
+COMMITMENT_BYTES = 64  # to one holder's two shares
+
 
 class Refused(Exception):
     """A client does not answer a request that an honest server would not make; the message says why."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Terms:
     """What the server announces before a round.
 
-    `threshold` clients are needed to open a secret; `largest` is the most samples that any of them has.
+    An update has `length` entries. A client's secrets are shared among `holders`, itself and its neighbours,
+    of which `threshold` open them. `fewest` of all clients must stay; none has more than `largest` samples.
     """
 
     ring: Ring
+    length: int
+    holders: int
     threshold: int
+    fewest: int
     largest: int
 
 
@@ -33,13 +40,26 @@ class Keys:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """Round 1: a client's sealed shares and its commitments to them, and its commitment to its seed.
+
+    One block of bytes for each holder, in the order of their names; its own shares stay with it.
+    """
+
+    client: int
+    sealed: bytes
+    commitments: bytes
+    seed: bytes
+
+
+@dataclass(frozen=True)
 class Sealed:
-    """Round 1: the shares of one client for another, readable by that one alone."""
+    """Round 1: the shares of one client for another, readable by that one alone, and what it committed to."""
 
     sender: int
     recipient: int
     text: bytes
-    tag: bytes
+    commitments: bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +72,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class Request:
-    """Round 3: whose own masks are to be opened, and whose masking keys."""
+    """Round 3: of the clients whose shares one holds, whose own masks are to be opened, and whose keys."""
 
     survivors: tuple[int, ...]
     dropped: tuple[int, ...]
@@ -70,8 +90,3 @@ class Revealed:
 def needed(clients: int, share: float) -> int:
     """How many of `clients` make up a `share` of them: more than half in any case."""
     return max(clients // 2 + 1, math.ceil(share * clients - 1e-9))
-
-
-def holders(keys: Mapping[int, Keys]) -> dict[int, int]:
-    """Every client's number as a holder of shares: 1, 2, ... in the order of their names."""
-    return {client: place for place, client in enumerate(sorted(keys), start=1)}

@@ -1,15 +1,19 @@
 """Secure aggregation as a channel: the sum it delivers, for any drop-outs above the threshold."""
 
+import dataclasses
 import warnings
+import weakref
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
 
 from glasshouse.errors import BadInput
-from glasshouse.federation.channels import CHANNELS
+from glasshouse.federation.channels import CHANNELS, secure
 from glasshouse.federation.channels.channel import Ideal, RoundFailed
 from glasshouse.federation.channels.secure import Secure
+from glasshouse.federation.secagg.client import Client
 from glasshouse.federation.secagg.messages import needed
 from glasshouse.federation.updates import Update
 
@@ -131,6 +135,14 @@ def test_a_wide_ring_serves_many_levels():
         "secure(bits=2.5)",
         "secure(threshold=0.5)",
         "secure(threshold=1.2)",
+        "secure(neighbours=0)",
+        "secure(neighbours=5)",
+        "secure(neighbours=-2)",
+        "secure(neighbours=4.0)",
+        "secure(neighbours=True)",
+        "secure(neighbours='many')",
+        "secure(neighbours=[4])",
+        "secure(neighbours=1000000)",
         "secure(dropout_before=1.0)",
         "secure(dropout_after=-0.1)",
         "secure(dropout_before=0.6, dropout_after=0.4)",
@@ -147,3 +159,133 @@ def test_the_description_names_what_the_channel_does_to_the_numbers():
     described = CHANNELS.make("secure(dropout_before=0.1)").described
     for part in ("clipped at 8", "2^22 levels", "2^32", "67%", "10%", "0% after"):
         assert part in described
+
+
+@pytest.mark.parametrize("neighbours", [2, 6, "auto", 100])
+def test_with_neighbours_the_sum_is_the_same_to_the_last_bit(neighbours):
+    updates = make_updates(12)
+    whole = Secure(dropout_before=0.1).deliver(updates, 3)
+    sparse = Secure(dropout_before=0.1, neighbours=neighbours, threshold=0.51).deliver(updates, 3)
+    assert sparse.clients == whole.clients
+    assert torch.equal(sparse.mean, whole.mean)
+
+
+def test_too_few_neighbours_left_of_one_client_fail_the_round_in_one_line():
+    updates = make_updates(30)
+    channel = Secure(neighbours=2, dropout_before=0.2)  # two of three holders are needed
+    with pytest.raises(RoundFailed, match=r"1 of 3 clients that hold client \d+'s shares sent") as caught:
+        channel.deliver(updates, seed=0)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_description_of_neighbours_gives_their_guarantee():
+    described = CHANNELS.make("secure(neighbours=64, dropout_after=0.05)").described
+    for part in ("64 random neighbours", "44 of 65", "20%", "2e-15", "5e-12"):
+        assert part in described
+    assert "as many as their number calls for" in CHANNELS.make("secure(neighbours='auto')").described
+    assert "neighbours" not in Secure().described
+
+
+def changed(updates, place, **fields):
+    return [*updates[:place], dataclasses.replace(updates[place], **fields), *updates[place + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"delta": torch.zeros(39)}, "its update is torch.float32 of 39 entries, client .* all clients must"),
+        (
+            {"delta": torch.zeros(40, dtype=torch.float64)},
+            "torch.float64 of 40 entries, client .* all clients",
+        ),
+        ({"delta": torch.zeros(1)}, "its update is torch.float32 of 1 entries"),
+        ({"delta": torch.zeros(0)}, r"its update has shape \(0,\); give a vector"),
+        ({"delta": torch.zeros(4, 10)}, r"its update has shape \(4, 10\); give a vector"),
+        ({"delta": torch.zeros(())}, r"its update has shape \(\); give a vector"),
+        ({"delta": torch.zeros(40, dtype=torch.int64)}, "its update is torch.int64; give torch.float32"),
+        ({"delta": torch.zeros(40, dtype=torch.float16)}, "its update is torch.float16; give torch.float32"),
+        (
+            {"delta": torch.zeros(40, dtype=torch.bfloat16)},
+            "its update is torch.bfloat16; give torch.float32",
+        ),
+        ({"samples": -1}, "has -1 samples; give a number from 0"),
+    ],
+)
+def test_updates_that_cannot_be_summed_are_refused_in_one_line(fields, message):
+    with pytest.raises(BadInput, match=message) as caught:
+        Secure().deliver(changed(make_updates(5), 2, **fields), 0)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_client_that_is_named_twice_and_rounds_without_samples_are_refused():
+    updates = make_updates(4)
+    with pytest.raises(BadInput, match=f"client {updates[0].client} is in the round twice"):
+        Secure().deliver(changed(updates, 2, client=updates[0].client), 0)
+    with pytest.raises(BadInput, match="no client has any samples"):
+        Secure().deliver([dataclasses.replace(update, samples=0) for update in updates], 0)
+
+
+class Forger(Client):
+    """Client 2 reveals a wrong share of everyone's seed, or sends a vector of one word."""
+
+    def reveal(self, request):
+        revealed = super().reveal(request)
+        wrong = dict.fromkeys(revealed.seeds, bytes(16))
+        return dataclasses.replace(revealed, seeds=wrong) if self.name == 2 else revealed
+
+
+class Cutter(Client):
+    def mask(self, inbox, delta):
+        masked = super().mask(inbox, delta)
+        return dataclasses.replace(masked, words=masked.words[:1]) if self.name == 2 else masked
+
+
+class Refusing(Client):
+    def share(self, keys):
+        if self.name == 2:
+            raise self._refusal("it does not like the weather")
+        return super().share(keys)
+
+
+@pytest.mark.parametrize(
+    ("client", "warning", "left"),
+    [
+        (Forger, "client 2 forged 6 of 6 shares, first client 0's", 6),
+        (Cutter, r"client 2 sent a vector of uint32 of shape \(1,\), uint32 of shape \(41,\) is needed", 5),
+        (Refusing, "client 2 refuses: it does not like the weather", 5),
+    ],
+)
+def test_one_dishonest_client_is_named_and_the_mean_is_right(monkeypatch, client, warning, left):
+    monkeypatch.setattr(secure, "Client", client)
+    updates = [dataclasses.replace(update, client=k) for k, update in enumerate(make_updates(6))]
+    with pytest.warns(UserWarning, match=warning):
+        delivery = Secure().deliver(updates, 0)
+    arrived = [update for update in updates if left == 6 or update.client != 2]
+    plain = Ideal().deliver(arrived, 0)
+    assert delivery.clients == plain.clients
+    assert torch.allclose(delivery.mean, plain.mean, atol=1e-4)
+
+
+def test_updates_are_read_one_at_a_time():
+    class OnDisk(Sequence):
+        alive = most = 0
+
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, place):
+            if place >= len(self):
+                raise IndexError
+            delta = torch.full((40,), float(place))
+            OnDisk.alive += 1
+            OnDisk.most = max(OnDisk.most, OnDisk.alive)
+            weakref.finalize(delta, self._gone)
+            return Update(place, 1, delta)
+
+        @staticmethod
+        def _gone():
+            OnDisk.alive -= 1
+
+    delivery = Secure().deliver(OnDisk(), 0)
+    assert torch.allclose(delivery.mean, torch.full((40,), 3.5), atol=1e-4)
+    assert OnDisk.most <= 2

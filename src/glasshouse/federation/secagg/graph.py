@@ -52,8 +52,8 @@ class Guarantee:
             f"{self.neighbours} random neighbours of each of {self.clients:,} clients, shares of "
             f"{self.threshold} of {self.neighbours + 1} needed: if {self.colluding:.0%} of the clients "
             f"collude with the server and {self.dropping:.0%} drop out, it learns more than the sum over all "
-            f"others with a chance of at most {self.exposed + self.parted:.0e}, and the round fails with one "
-            f"of at most {self.failed:.0e}"
+            f"others with a chance of at most {_rounded_up(self.exposed + self.parted)}, and the round fails "
+            f"with one of at most {_rounded_up(self.failed)}"
         )
 
 
@@ -68,7 +68,7 @@ def guarantee(
     all pairs of places, n (n - k + 1) / 2 of them, each with a chance of C(n - k, r - k) / C(n, r).
 
     >>> str(guarantee(1000, 64, 2 / 3, dropping=0.05)).split("chance of ")[1]
-    'at most 1e-13, and the round fails with one of at most 1e-10'
+    'at most 2e-15, and the round fails with one of at most 5e-12'
     """
     neighbours = min(neighbours, clients - 1)
     threshold = needed(neighbours + 1, share)
@@ -96,7 +96,7 @@ def enough_neighbours(clients: int, share: float, dropping: float) -> int | None
     """The fewest neighbours, an even number, that keep the chances at 2**-40 of learning more than the sum,
     if a fifth of the clients collude, and at 2**-20 of failing; None where it takes all clients.
     """
-    if dropping >= 1 - share:
+    if dropping and dropping >= 1 - share:
         return None
     for neighbours in range(2, clients - 1, 2):
         chances = guarantee(clients, neighbours, share, dropping=dropping)
@@ -111,3 +111,12 @@ def _parted(clients: int, neighbours: int, missing: int) -> float:
     places = clients * (clients - neighbours + 1) / 2
     rows = sum(math.log((missing - i) / (clients - i)) for i in range(neighbours))
     return min(1.0, places * math.exp(rows))
+
+
+def _rounded_up(chance: float) -> str:
+    """One digit, never less than the chance."""
+    if not 0 < chance < 1:
+        return f"{chance:g}"
+    power = math.floor(math.log10(chance))
+    digit = math.ceil(chance / 10.0**power)
+    return f"{digit}e{power}" if digit < 10 else f"1e{power + 1}"

@@ -107,9 +107,8 @@ class Server:
             self.faults.append(f"client {masked.client} sent a vector twice")
         elif not isinstance(words, np.ndarray) or words.shape != (length,) or words.dtype != ring.dtype:
             shape = f"{words.dtype} of shape {words.shape}" if isinstance(words, np.ndarray) else "no array"
-            self.faults.append(
-                f"client {masked.client} sent a vector of {shape}, {ring.dtype} of shape {(length,)} is needed"
-            )
+            expected = f"{ring.dtype} of shape {(length,)}"
+            self.faults.append(f"client {masked.client} sent a vector of {shape}, {expected} is needed")
         else:
             self.masked[masked.client] = None
             if self.total is None:
@@ -165,17 +164,23 @@ class Server:
     def _take(self, answer: Revealed, shares: dict[int, dict[int, bytes]]) -> None:
         """Keep the shares of one answer that their owners committed to, as many as are needed."""
         holder = answer.client
-        for owner in (client for client in self._holders[holder] if client in self.sharing):
+        owners = [client for client in self._holders[holder] if client in self.sharing]
+        withheld, forged = [], []
+        for owner in owners:
             survives = owner in self.masked
             share = (answer.seeds if survives else answer.keys).get(owner)
             what = "seed share" if survives else "key share"
             committed = _block(self._commitments(owner, holder), KEY_BYTES, int(survives))
             if share is None:
-                self.faults.append(f"client {holder} withheld its {what} of client {owner}")
+                withheld.append(owner)
             elif not isinstance(share, bytes) or commit(what, owner, holder, share) != committed:
-                self.faults.append(f"client {holder} forged its {what} of client {owner}")
+                forged.append(owner)
             elif len(shares[owner]) < self.terms.threshold:
                 shares[owner][self._place(owner, holder) + 1] = share
+        for wronged, done in ((withheld, "withheld"), (forged, "forged")):
+            if wronged:
+                which = f"{len(wronged)} of {len(owners)} shares, first client {wronged[0]}'s"
+                self.faults.append(f"client {holder} {done} {which}")
 
     def _open(self, client: int, shares: dict[int, bytes]) -> bytes:
         """The seed of a client in the sum, or the masking secret of one that dropped out."""

@@ -17,11 +17,19 @@ import torch
 from page import fill
 
 from glasshouse.federation.channels.secure import Secure
+from glasshouse.federation.secagg.graph import COLLUDING, guarantee
 from glasshouse.federation.updates import Update
 
 CLIENTS, PARAMETERS = (10, 25, 50, 100), 100_000
 FEW, LENGTHS = 10, (10_000, 100_000, 1_000_000, 10_000_000)
 DROPPING = Secure(dropout_before=0.1, dropout_after=0.2)
+MLP = 55_210  # parameters of the model mlp on images of 8 x 8
+MANY = (
+    (200, Secure()),
+    (200, Secure(neighbours="auto")),
+    (1000, Secure(neighbours="auto")),
+    (1000, Secure(neighbours="auto", dropout_before=0.05, dropout_after=0.05)),
+)
 
 
 class Cost(NamedTuple):
@@ -49,6 +57,27 @@ def measure(channel: Secure, clients: int, parameters: int, repetitions: int) ->
 def growth(sizes: Sequence[int], costs: Sequence[Cost]) -> str:
     """The exponent of the last growth: cost ~ size ** exponent; in CPU seconds, the steadier ones."""
     return f"{math.log(costs[-1].cpu / costs[-2].cpu) / math.log(sizes[-1] / sizes[-2]):.1f}"
+
+
+def many(repetitions: int) -> list[str]:
+    """A table of rounds of many clients: the complete graph, and sparse ones with their guarantee."""
+    lines = [
+        "",
+        f"| clients x {MLP:,} parameters | neighbours | drop out | more than the sum is learnt "
+        "| the round fails | seconds | CPU seconds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for clients, channel in MANY:
+        dropping = channel.dropout_before + channel.dropout_after
+        neighbours = channel.neighbours_among(clients)
+        chances = guarantee(clients, neighbours or clients - 1, channel.threshold, dropping=dropping)
+        learnt = chances.exposed + chances.parted
+        cost = measure(channel, clients, MLP, repetitions)
+        lines.append(
+            f"| {clients:,} | {neighbours or 'all'} | {dropping:.0%} "
+            f"| {learnt:.0e} | {chances.failed:.0e} | {cost.seconds:.1f} | {cost.cpu:.1f} |"
+        )
+    return [*lines, "", f"Chances are bounds, if {COLLUDING:.0%} of the clients collude with the server."]
 
 
 def report(repetitions: int) -> str:
@@ -80,6 +109,7 @@ def report(repetitions: int) -> str:
         "",
         f"From {LENGTHS[-2]:,} to {LENGTHS[-1]:,} parameters it grows with their number to the power of "
         f"{growth(LENGTHS, by_length)}.",
+        *many(repetitions),
     ]
     return "\n".join(lines)
 

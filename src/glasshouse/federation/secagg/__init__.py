@@ -1,1 +1,1 @@
-"""Secure aggregation after Bonawitz et al. (CCS 2017), against an honest but curious server: the parts."""
+"""Secure aggregation after Bonawitz et al. (CCS 2017) and Bell et al. (CCS 2020), against a curious server."""

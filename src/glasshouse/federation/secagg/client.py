@@ -90,13 +90,13 @@ class Client:
         if len(held) != len(inbox) + 1:
             raise self._refusal("one sender's shares came twice")
         self._held = held
-        self._sealing_keys.clear()
         words = self._quantised(delta)
         add_mask(words, derive(self._seed, b"own mask"))
         for other in held:
             if other != self.name:
                 key = self._agree(self._masking, self._keys[other].masking, b"mask")
                 add_mask(words, key, subtract=self.name > other)
+        self._sealing_keys, self._keys = {}, {}  # a round of many clients would hold them all
         return Masked(self.name, words)
 
     def reveal(self, request: Request) -> Revealed:

@@ -14,8 +14,8 @@ from scipy.stats import hypergeom
 from glasshouse.federation.secagg.messages import needed
 from glasshouse.learning.seeds import numpy_rng
 
-COLLUDING = 0.2  # what `enough_neighbours` guards against
-EXPOSED, FAILED = 2.0**-40, 2.0**-20  # and the chances it allows
+COLLUDING = 0.2  # of the clients, with the server
+EXPOSED, FAILED = 2.0**-40, 2.0**-20  # the chances that enough neighbours leave
 
 
 def neighbourhoods(clients: Sequence[int], neighbours: int | None, seed: int) -> dict[int, tuple[int, ...]]:
@@ -92,14 +92,17 @@ def guarantee(
 
 
 @lru_cache(maxsize=64)
-def enough_neighbours(clients: int, share: float, dropping: float) -> int | None:
-    """The fewest neighbours, an even number, that keep the chances at 2**-40 of learning more than the sum,
-    if a fifth of the clients collude, and at 2**-20 of failing; None where it takes all clients.
+def enough_neighbours(
+    clients: int, share: float, dropping: float, colluding: float = COLLUDING
+) -> int | None:
+    """The fewest neighbours, an even number, with a guarantee; None where it takes all clients.
+
+    The chance of learning more than the sum is at most 2**-40, that of failing 2**-20.
     """
     if dropping and dropping >= 1 - share:
         return None
     for neighbours in range(2, clients - 1, 2):
-        chances = guarantee(clients, neighbours, share, dropping=dropping)
+        chances = guarantee(clients, neighbours, share, colluding=colluding, dropping=dropping)
         if chances.exposed + chances.parted <= EXPOSED and chances.failed <= FAILED:
             return neighbours
     return None

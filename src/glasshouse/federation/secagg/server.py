@@ -4,6 +4,7 @@ A message that is not what the protocol asks for is left out and noted in `fault
 dropped out; where too little is left the round fails, and nothing of the updates is revealed.
 """
 
+import dataclasses
 from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NoReturn
@@ -118,6 +119,8 @@ class Server:
     def close(self) -> None:
         """Round 2 is over: check that enough holders are left for the masks of everyone."""
         self._enough(len(self.masked), "sent a masked vector")
+        for client, shared in self.sharing.items():
+            self.sharing[client] = dataclasses.replace(shared, sealed=b"")  # every holder has its own by now
         for client in self.sharing:
             holders = self._holders[client]
             left = sum(holder in self.masked for holder in holders)

@@ -40,7 +40,8 @@ def combine(shares: Mapping[int, bytes]) -> bytes:
     exponential, logarithm = _tables()
     values = np.frombuffer(b"".join(shares.values()), ELEMENT).reshape(len(shares), -1)
     terms = exponential[_weights(tuple(shares))[:, None] + logarithm[values]]
-    return np.bitwise_xor.reduce(terms, axis=0).astype(ELEMENT).tobytes()
+    secret: Table = np.bitwise_xor.reduce(terms, axis=0)
+    return secret.astype(ELEMENT).tobytes()
 
 
 @lru_cache(maxsize=1)
@@ -75,4 +76,5 @@ def _weights(holders: Sequence[int]) -> Table:
     differences = logarithm[numbers[:, None] ^ numbers]
     np.fill_diagonal(differences, 0)
     logs = logarithm[numbers]
-    return ((logs.sum() - logs - differences.sum(axis=1)) % ORDER).astype(np.int32)
+    weights: Table = ((logs.sum() - logs - differences.sum(axis=1)) % ORDER).astype(np.int32)
+    return weights

@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -134,6 +136,20 @@ def test_automatic_neighbours_are_the_fewest_that_keep_the_chances(dropping):
         assert kept.failed <= FAILED
         assert missed.exposed + missed.parted > EXPOSED or missed.failed > FAILED
     assert enough_neighbours(5, 2 / 3, 0.4) is None
+
+
+def test_the_table_in_the_docs_is_what_the_function_gives():
+    page = (Path(__file__).parent.parent / "docs" / "secure-aggregation.md").read_text()
+    rows = re.findall(r"^\| ([\d,]+) \| (\d+)% \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+    assert len(rows) == 9
+    for clients, colluding, *counts in rows:
+        share = 1 / 3 if colluding == "33" else int(colluding) / 100
+        computed = [
+            enough_neighbours(int(clients.replace(",", "")), 2 / 3, dropping, share)
+            for dropping in (0.0, 0.05, 0.1, 0.2)
+        ]
+        assert computed == [int(count) for count in counts]
+    assert str(guarantee(1000, 74, 2 / 3, dropping=0.1)) in page.replace("\n> ", " ")
 
 
 def test_a_client_is_asked_for_shares_of_its_neighbours_alone():

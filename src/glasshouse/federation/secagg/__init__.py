@@ -1,1 +1,1 @@
-"""Secure aggregation after Bonawitz et al. (CCS 2017) and Bell et al. (CCS 2020), against a curious server."""
+"""Secure aggregation after Bonawitz et al. (CCS 2017) and Bell et al. (CCS 2020), for a curious server."""

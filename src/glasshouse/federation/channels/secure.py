@@ -86,7 +86,8 @@ class Secure(Channel):
 
         server.collect(client.advertise() for client in clients.values())
         server.route(_willing(server, server.keys, lambda name: clients[name].share(server.directory(name))))
-        sending = (update for update in updates if update.client in server.sharing.keys() - before)
+        present = server.sharing.keys() - before
+        sending = (update for update in updates if update.client in present)
         for masked in _willing(
             server,
             sending,

@@ -1,5 +1,6 @@
 """The commands. Nothing heavy is imported before a command needs it."""
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,16 +89,16 @@ def audit(
 
         glasshouse audit --model lenet --weights w.safetensors --members a.npz --nonmembers b.npz
     """
-    from glasshouse.api import audit as run_audit
-    from glasshouse.auditing.finished import finished_setting
-    from glasshouse.auditing.setting import EXAMPLE, Setting, read_setting
-
-    finished = members or nonmembers or auxiliary
-    if finished and data:
-        raise BadInput(f"--data {data} names what to train on; a finished model has --members instead")
-    default = finished_setting() if finished else Setting() if data or model else EXAMPLE
-    setting = _overridden(read_setting(config) if config else default, data, model, weights, seed)
     with _resumable():
+        from glasshouse.api import audit as run_audit
+        from glasshouse.auditing.finished import finished_setting
+        from glasshouse.auditing.setting import EXAMPLE, Setting, read_setting
+
+        finished = members or nonmembers or auxiliary
+        if finished and data:
+            raise BadInput(f"--data {data} names what to train on; a finished model has --members instead")
+        default = finished_setting() if finished else Setting() if data or model else EXAMPLE
+        setting = _overridden(read_setting(config) if config else default, data, model, weights, seed)
         results = run_audit(
             setting,
             members=members,
@@ -157,9 +158,9 @@ def study(
 
         glasshouse study clients --scale laptop --seeds 3 --cells 'clients-1*'
     """
-    from glasshouse.api import study as run_study
-
     with _resumable():
+        from glasshouse.api import study as run_study
+
         results = run_study(
             name,
             scale=scale,
@@ -293,14 +294,25 @@ def _overridden(
     return setting.model_copy(update=changes)
 
 
+class _Terminated(KeyboardInterrupt):
+    """Somebody asked the process to end: `kill PID`."""
+
+
+def _terminate(*_: Any) -> None:
+    raise _Terminated
+
+
 @contextmanager
 def _resumable() -> Iterator[None]:
-    """Turn an interruption into a line that says what to do, and exit code 130."""
+    """Turn Ctrl-C and `kill PID` into a line that says what to do, and exit code 130 or 143."""
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         typer.echo("glasshouse: interrupted; the same command continues where it stopped", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(143 if isinstance(stop, _Terminated) else 130) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def main() -> None:

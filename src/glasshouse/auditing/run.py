@@ -47,7 +47,7 @@ def run_audit(
     experiment = prepared(setting.seed)
     stem = f"audit-{slug(Path(experiment.setting.data.name).stem)}"
     folder = open_run(Path(out) if out is not None else None, stem, experiment.config(), experiment.origin)
-    with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
+    with Progress(quiet=quiet) as progress, Engine(workers, engine, say=progress.say) as running:
         for line in filter(None, (experiment.copies, folder.news)):
             progress.say(line)
         findings, exhibits = battery(experiment, folder, running, progress)

@@ -4,15 +4,11 @@ Jobs go through joblib to local processes, Ray or Dask. Each job carries its own
 order, so the numbers do not depend on the number of workers or on the backend.
 """
 
-import gc
 import itertools
 import os
-import tempfile
-import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,38 +17,39 @@ import torch
 
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
+from glasshouse.learning.scratch import remove_dead, scratch_folder
 from glasshouse.learning.shared import Shared
+from glasshouse.learning.workers import Workers
 from glasshouse.registry import unknown
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 BACKENDS = ("processes", "ray", "dask")
 
-WORKER_ENVIRONMENT = {
-    # Large batches otherwise spend a third of their time returning memory to the system and taking it again.
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": "100000000000",
-    # Huge pages, where the system grants them: models and their gradients span thousands of small ones.
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-    # A thread that waits for others sleeps: its core has another worker to serve.
-    "OMP_WAIT_POLICY": "PASSIVE",
-}
-
 
 class Engine:
-    """Maps functions over jobs; a context manager, so that its workers end with it.
+    """Maps functions over jobs; a context manager, so that what it began ends with it.
 
-    One worker means this process: no copies, easy to debug, the same numbers.
+    One worker means this process: no copies, easy to debug, the same numbers. What the user should know, as
+    that a worker was killed, is told to `say`.
     """
 
-    def __init__(self, workers: int | None = None, backend: str = "processes") -> None:
+    def __init__(
+        self,
+        workers: int | None = None,
+        backend: str = "processes",
+        *,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         if workers is not None and workers < 1:
             raise BadInput(f"workers = {workers} is out of range; it must be at least 1")
         if backend not in BACKENDS:
             raise BadInput(unknown("engine", backend, BACKENDS))
         self.workers = workers or os.cpu_count() or 1
         self.backend = backend
-        self._parallel: Any = None
+        self._say = say
+        self._local: Workers | None = None
+        self._cluster: Any = None
         self._folder: Path | None = None
         self._open = ExitStack()
         self._names = itertools.count()
@@ -60,24 +57,22 @@ class Engine:
 
     def __enter__(self) -> "Engine":
         torch.set_num_threads(1)
-        local = self.backend == "processes"
-        if local and self.workers == 1:
-            return self
-        if local:
-            for key, value in WORKER_ENVIRONMENT.items():
-                os.environ.setdefault(key, value)
-            self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="glasshouse-")))
-        else:
-            self._open.enter_context(_cluster(self.backend, self.workers))
-        self._open.enter_context(joblib.parallel_config("loky" if local else self.backend))
-        # Only local processes can hand results over one by one.
-        returned = "generator" if local else "list"
-        parallel = joblib.Parallel(self.workers, return_as=returned, batch_size=1, max_nbytes=None)
-        self._parallel = self._open.enter_context(parallel)
+        remove_dead()
+        with ExitStack() as opening:
+            if not self.local:
+                opening.enter_context(_cluster(self.backend, self.workers))
+                opening.enter_context(joblib.parallel_config(self.backend))
+                parallel = joblib.Parallel(self.workers, return_as="list", batch_size=1, max_nbytes=None)
+                self._cluster = opening.enter_context(parallel)
+            elif self.workers > 1:
+                self._folder = opening.enter_context(scratch_folder())
+                self._local = Workers(self.workers, self._folder, self._say)
+                opening.callback(self._local.end)
+            self._open = opening.pop_all()
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        self._parallel = self._folder = None
+        self._local = self._cluster = self._folder = None
         self._open.__exit__(*raised)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -95,10 +90,11 @@ class Engine:
 
     def map(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
         """`function(job)` for each job, in the order of the jobs."""
-        if self._parallel is None:
-            return map(function, jobs)
-        results = self._parallel(joblib.delayed(_run)(function, job, self._folder) for job in jobs)
-        return (result.take() for result in results)
+        if self._local is not None:
+            return self._local.map(function, jobs)
+        if self._cluster is not None:
+            return iter(self._cluster(joblib.delayed(_run)(function, job) for job in jobs))
+        return map(function, jobs)
 
     def share_images(self, images: Images) -> Shared:
         """A handle to `images`, written once however often it is asked for."""
@@ -115,20 +111,10 @@ class Engine:
         return Shared.in_file(value, self._folder / str(next(self._names)))
 
 
-def _run(function: Callable[[Job], Result], job: Job, folder: Path | None) -> Shared:
-    """Do one job in a worker; its result travels by file, which spares large ones four copies in a pipe."""
-    if torch.get_num_threads() != 1:
-        torch.set_num_threads(1)
-    result = function(job)
-    _settle()
-    return Shared.inline(result) if folder is None else Shared.in_file(result, folder / uuid.uuid4().hex)
-
-
-@cache
-def _settle() -> None:
-    """Keep what the first job imported out of later collections: joblib's workers collect every second."""
-    gc.collect()
-    gc.freeze()
+def _run(function: Callable[[Job], Result], job: Job) -> Result:
+    """Do one job somewhere in a cluster."""
+    torch.set_num_threads(1)
+    return function(job)
 
 
 def _cluster(backend: str, workers: int) -> AbstractContextManager[Any]:

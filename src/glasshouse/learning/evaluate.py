@@ -50,7 +50,8 @@ class Evaluator:
 
     def __init__(self, model: nn.Module, pool: Images, test: np.ndarray, engine: Engine) -> None:
         self._engine = engine
-        self._task = engine.share((model, engine.share_images(pool), test))
+        self._pool = engine.share_images(pool)
+        self._task = engine.share((model, self._pool, test))
         self._count = len(test)
 
     def hits(self, vector: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ def run_study(
         for cell in chosen
         if folder.kept(_name(cell, number), CellResult) is None
     ]
-    with Progress(quiet=quiet) as progress, Engine(workers, engine) as running:
+    with Progress(quiet=quiet) as progress, Engine(workers, engine, say=progress.say) as running:
         if folder.news:
             progress.say(folder.news)
         jobs = [Job(name, cell, number, folder) for cell, number in missing if cell.single]

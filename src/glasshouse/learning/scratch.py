@@ -38,10 +38,9 @@ def scratch_folder() -> Iterator[Path]:
 def remove_dead() -> None:
     """Remove the folders that runs of this user left when they were killed."""
     with suppress(OSError):
-        for name in os.listdir(tempfile.gettempdir()):
-            if name.startswith(PREFIX):
-                with suppress(OSError):
-                    _remove_if_dead(Path(tempfile.gettempdir(), name))
+        for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+            with suppress(OSError):
+                _remove_if_dead(folder)
 
 
 def _locked(folder: Path) -> int:
@@ -68,14 +67,14 @@ def _remove_if_dead(folder: Path) -> None:
 def _remove(folder: Path) -> None:
     """Delete a folder's files and then the folder.
 
-    It gets another name first, so that no worker that is about to end writes to it, and its lock goes last, so
-    that what is left after an interruption can be told to be dead.
+    It gets another name first, so that no worker that is about to end writes to it, and its lock goes last:
+    what is left after an interruption is known to be dead.
     """
     doomed = folder.with_suffix(DOOMED)
     folder.rename(doomed)
     with _opened(doomed) as handle:
-        for name in sorted(os.listdir(handle), key=lambda name: name == LOCK):
-            os.unlink(name, dir_fd=handle)
+        for entry in sorted(os.scandir(handle), key=lambda entry: entry.name == LOCK):
+            os.unlink(entry.name, dir_fd=handle)
     doomed.rmdir()
 
 

@@ -36,7 +36,7 @@ ENVIRONMENT = {
 
 
 class Workers:
-    """`count` processes, which leave results in files in `folder`: that spares large ones four copies in a pipe.
+    """`count` processes, whose results travel by files in `folder`: that spares four copies in a pipe.
 
     What the user should know is told to `say`.
     """
@@ -95,7 +95,7 @@ class Workers:
             _close(arriving)
             for number in waiting:
                 self._file(stem, number).unlink(missing_ok=True)
-    
+
     def _begin(
         self, function: Callable[[Job], Any], numbered: Iterable[tuple[int, Job]], stem: str
     ) -> Generator[None]:
@@ -120,8 +120,8 @@ class Workers:
 
     def _killed(self) -> Fault:
         return Fault(
-            f"a worker was killed twice, most likely because memory ran out; lower --workers (it is {self._count})"
-            " and run the same command again, which goes on where it stopped"
+            f"workers were killed twice, most likely because memory ran out; lower --workers (it is "
+            f"{self._count}) and run the same command again, which goes on where it stopped"
         )
 
 
@@ -152,7 +152,7 @@ def _settle() -> None:
 
 @contextmanager
 def _interrupts_for_parent_alone() -> Iterator[None]:
-    """Ctrl-C goes to every process of a terminal; those started in here leave it to their parent to end them."""
+    """Ctrl-C goes to every process of a terminal; those that start in here leave it to their parent."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

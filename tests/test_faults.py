@@ -1,0 +1,52 @@
+"""A run that is struck by a fault ends with the same numbers when the same command is given again."""
+
+import os
+import signal
+import sys
+
+import faults
+import pytest
+
+from glasshouse import cli
+
+
+@pytest.fixture(scope="module")
+def striker(tmp_path_factory):
+    return faults.Striker(tmp_path_factory.mktemp("faults"))
+
+
+def struck(striker, *kinds):
+    while True:
+        try:
+            return striker.strike(*kinds)
+        except faults.Missed:
+            continue
+
+
+def test_a_run_that_is_killed_then_terminated_and_then_loses_a_worker_ends_with_the_same(striker):
+    assert struck(striker, "SIGKILL", "SIGTERM", "killed worker").wrong == []
+
+
+@pytest.mark.skipif(not faults.disk_can_be_filled(), reason="this machine mounts no small disk for us")
+def test_a_run_that_filled_its_disk_ends_with_the_same_when_there_is_space(striker):
+    assert struck(striker, "full disk").wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", faults.KINDS)
+def test_a_fault_at_any_of_twenty_moments_changes_no_number(striker, kind):
+    if kind == "full disk" and not faults.disk_can_be_filled():
+        pytest.skip("this machine mounts no small disk for us")
+    assert [complaint for outcome in striker.strikes(kind, 20) for complaint in outcome.wrong] == []
+
+
+@pytest.mark.parametrize("name", ["audit", "study"])
+def test_termination_says_how_to_go_on(name, monkeypatch, capsys, tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(f"glasshouse.api.{name}", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(sys, "argv", ["glasshouse", name, *(["clients"] if name == "study" else [])])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 143
+    assert capsys.readouterr().err.strip() == faults.CONTINUES
+    assert signal.getsignal(signal.SIGTERM) is before

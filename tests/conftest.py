@@ -1,6 +1,12 @@
+import os
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
+from hypothesis.configuration import set_hypothesis_home_dir
 from torch import nn
 
 from glasshouse.data.images import Images
@@ -10,6 +16,19 @@ from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import Layout, read_vector
 
 SHAPE, CLASSES = (1, 8, 8), 4
+
+set_hypothesis_home_dir(Path(tempfile.gettempdir()) / f"hypothesis-{os.getuid()}")  # not in the repository
+# Every run tries the same examples, so that a test which passed once passes again; `wide` draws others.
+settings.register_profile(
+    "same",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=list(HealthCheck),
+)
+settings.register_profile("wide", settings.get_profile("same"), derandomize=False)
+settings.load_profile(os.environ.get("GLASSHOUSE_FUZZ", "same"))
 
 
 def make_images(count: int, seed: int = 0) -> Images:

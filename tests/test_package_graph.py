@@ -10,7 +10,7 @@ import glasshouse
 SOURCE = Path(glasshouse.__file__).parent
 ORDER = [
     {"errors"},
-    {"registry", "options", "store", "provenance", "runfolder", "progress"},
+    {"registry", "options", "reading", "store", "provenance", "runfolder", "progress"},
     {"data"},
     {"models"},
     {"learning"},

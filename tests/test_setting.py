@@ -1,6 +1,10 @@
+import os
 import tomllib
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from glasshouse.auditing.setting import EXAMPLE, Setting, as_toml, make_setting, read_setting
 from glasshouse.auditing.template import template
@@ -27,6 +31,22 @@ def test_a_setting_survives_its_toml(setting):
     ("[audit]\nattacks = 'gap'\n", r"line 2: audit.attacks = 'gap' does not fit"),
     ("[atacks]\n", r"line 1: unknown key 'atacks'"),
     ("[data\n", r"not valid TOML: .*line 1"),
+    ("[training]\nrounds = 1000000000\n", r"line 2: training.rounds = 10+ does not fit: .*equal to 1000000"),
+    ("[training]\nrounds = 1e9\n", r"line 2: training.rounds = 1000000000.0 does not fit: .*valid integer"),
+    ("[data]\nclients = 1000001\n", r"data.clients = 1000001 does not fit: .*equal to 1000000"),
+    ("seed = 9223372036854775808\n", r"line 1: seed = 9223372036854775808 does not fit: .*less than"),
+    (f"seed = {'9' * 5000}\n", r"not valid TOML: Exceeds the limit"),
+    (f"seed = 0x{'f' * 5000}\n", r"seed = a number of 20000 bits does not fit"),
+    (f"seed = {'[' * 9000}{']' * 9000}\n", r"nested too deeply"),
+    (f"data = {'{a = ' * 9000}1{'}' * 9000}\n", r"nested too deeply"),
+    (f"[audit]\nattacks = {'[' * 300}{']' * 300}\n", r"attacks.0 = \[\[\[...\]\]\] does not fit"),
+    (f"[training]\noptimiser = '{'x' * 9000}'\n", r"optimiser = 'x{20,50}\.\.\.x{20,50}' does not fit"),
+    ("[data]\nname = 1979-05-27\n", r"data.name = datetime.date\(1979, 5, 27\) does not fit: .*string"),
+    ("[training]\nlr = inf\n", r"training.lr = inf does not fit: .*finite"),
+    ("[training]\nfraction = nan\n", r"training.fraction = nan does not fit"),
+    ("[data]\nname = '\0'\n", r"not valid TOML: .*character"),
+    ("[data]\nname = \"\\ud800\"\n", r"not valid TOML: .*not a Unicode scalar"),
+    ("['a\\nb']\nx = 1\n", r"unknown key 'a\\\\nb'"),
 ])  # fmt: skip
 def test_a_wrong_configuration_is_named_by_line_key_and_rule(tmp_path, text, words):
     file = tmp_path / "wrong.toml"
@@ -40,3 +60,59 @@ def test_a_wrong_configuration_is_named_by_line_key_and_rule(tmp_path, text, wor
 def test_a_missing_configuration_says_how_to_get_one(tmp_path):
     with pytest.raises(BadInput, match="`glasshouse init` writes one"):
         read_setting(tmp_path / "none.toml")
+
+
+@given(
+    st.builds(
+        Setting,
+        seed=st.integers(0, 2**63 - 1),
+        data=st.fixed_dictionaries({"name": st.text(), "partition": st.text()}),
+        model=st.fixed_dictionaries({"name": st.text(), "weights": st.text()}),
+        training=st.fixed_dictionaries(
+            {"lr": st.floats(0, exclude_min=True, allow_infinity=False), "rounds": st.integers(1, 1_000_000)}
+        ),
+        audit=st.fixed_dictionaries({"attacks": st.lists(st.text(), max_size=3), "adaptive": st.booleans()}),
+    )
+)
+def test_whatever_names_and_numbers_a_setting_holds_its_toml_reads_back_the_same(setting):
+    assert make_setting(tomllib.loads(as_toml(setting))) == setting
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seed": 2**63}, "seed = 9223372036854775808 does not fit"),
+        ({"data": Setting().data.model_copy(update={"name": "caf\udce9"})}, r"'caf\\udce9' has bytes"),
+    ],
+)
+def test_a_setting_that_could_not_be_read_back_is_not_written(changes, words):
+    with pytest.raises(BadInput, match=words):
+        as_toml(Setting().model_copy(update=changes))
+
+
+def test_only_a_regular_file_of_bounded_length_is_a_configuration(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    with (tmp_path / "long.toml").open("wb") as file:
+        file.truncate(10**9)
+    for path, words in (
+        (tmp_path, "is a folder; give a file"),
+        (tmp_path / "pipe.toml", "is a pipe; give a file"),
+        (Path("/dev/zero"), "is a device; give a file"),
+        (tmp_path / "long.toml", "is 1,000,000,000 bytes long, over the limit of 1,000,000"),
+        (tmp_path / "a\0b.toml", r"a\\x00b.toml: no file can have this name"),
+        (tmp_path / ("a" * 300), "cannot be read"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            read_setting(path)
+
+
+def test_an_empty_configuration_is_the_default(tmp_path):
+    (tmp_path / "empty.toml").touch()
+    assert read_setting(tmp_path / "empty.toml") == Setting()
+
+
+def test_a_message_is_one_printable_line_whatever_it_names():
+    message = str(BadInput("a\nb\x1b[31m\u2028\ud800" + "x" * 9000))
+    assert message.startswith("a\\nb\\x1b[31m\\u2028\\ud800xxx")
+    assert message.isprintable()
+    assert len(message) < 2100

@@ -5,9 +5,22 @@ LONGEST_VALUE = 100
 LONGEST_MESSAGE = 300
 """As many characters of a value, and of another library's message, fit into a line."""
 
+LONGEST = 2000
+"""Characters of a message that are shown."""
+
 
 class BadInput(ValueError):
-    """Something the user gave cannot be used; the message names the value, the rule and the remedy."""
+    """Something the user gave cannot be used; the message names the value, the rule and the remedy.
+
+    As text it is one line of bounded length, whatever names it holds: what a terminal would act on, or could
+    not show, stands there as an escape.
+    """
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        if len(message) > LONGEST:
+            message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
+        return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in message)
 
 
 class Fault(BadInput):

@@ -1,6 +1,8 @@
 """What to audit: the configuration, as a TOML file or in Python."""
 
+import json
 import re
+import reprlib
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glasshouse.errors import BadInput
 from glasshouse.learning.recipe import Recipe
+from glasshouse.reading import read_file
 from glasshouse.registry import unknown
 
 Names = Annotated[tuple[str, ...], Field(strict=False)]
@@ -17,6 +20,15 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 MEMBERSHIP = ("loss-threshold", "gap", "mia-bad", "lira", "rmia", "loss-trajectory")
 """The membership attacks that every audit runs unless it says otherwise."""
+
+LONGEST = 1_000_000
+"""Bytes of a configuration."""
+
+REPEATS = 1_000_000
+"""The most rounds, epochs, clients or shadow models: beyond any experiment, and still counted at once."""
+
+IMAGES = 1_000_000_000
+"""The most images that a size may ask for."""
 
 
 class Table(BaseModel):
@@ -32,12 +44,12 @@ class DataTable(Table):
     """
 
     name: str = "digits"
-    clients: int = Field(default=10, ge=0)
+    clients: int = Field(default=10, ge=0, le=REPEATS)
     partition: str = "iid"
-    members: int | None = Field(default=None, ge=1)
-    nonmembers: int | None = Field(default=None, ge=0)
-    auxiliary: int | None = Field(default=None, ge=0)
-    test: int | None = Field(default=None, ge=1)
+    members: int | None = Field(default=None, ge=1, le=IMAGES)
+    nonmembers: int | None = Field(default=None, ge=0, le=IMAGES)
+    auxiliary: int | None = Field(default=None, ge=0, le=IMAGES)
+    test: int | None = Field(default=None, ge=1, le=IMAGES)
 
 
 class ModelTable(Table):
@@ -56,12 +68,12 @@ class TrainingTable(Table):
 
     strategy: str = "fedavg"
     channel: str = "plain"
-    rounds: int = Field(default=10, ge=1)
+    rounds: int = Field(default=10, ge=1, le=REPEATS)
     fraction: float = Field(default=1.0, gt=0, le=1)
     target_accuracy: float | None = Field(default=None, gt=0, le=1)
-    local_test: int = Field(default=1000, ge=0)
-    epochs: int = Field(default=1, ge=1)
-    batch_size: int = Field(default=32, ge=0)
+    local_test: int = Field(default=1000, ge=0, le=IMAGES)
+    epochs: int = Field(default=1, ge=1, le=REPEATS)
+    batch_size: int = Field(default=32, ge=0, le=IMAGES)
     optimiser: Literal["sgd", "adam"] = "sgd"
     lr: float = Field(default=0.05, gt=0, allow_inf_nan=False)
     momentum: float = Field(default=0.0, ge=0, lt=1)
@@ -102,10 +114,10 @@ class AttackTable(Table):
         "clipping(norm=1.0)",
         "clipping(norm=1.0)+gaussian-noise(std=0.05)",
     )
-    observe: int = Field(default=8, ge=1)
+    observe: int = Field(default=8, ge=1, le=REPEATS)
     central: bool = True
-    curvature: int = Field(default=1000, ge=0)
-    shadows: int = Field(default=8, ge=0)
+    curvature: int = Field(default=1000, ge=0, le=IMAGES)
+    shadows: int = Field(default=8, ge=0, le=REPEATS)
     shadow_training: Literal["like-target", "central"] = "like-target"
     adaptive: bool = False
 
@@ -113,7 +125,7 @@ class AttackTable(Table):
 class Setting(Table):
     """Everything that decides the numbers of an audit."""
 
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     data: DataTable = DataTable()
     model: ModelTable = ModelTable()
     training: TrainingTable = TrainingTable()
@@ -151,12 +163,18 @@ EXAMPLE = Setting(
 def read_setting(path: Path) -> Setting:
     """The setting in a TOML file; an error names the line."""
     try:
-        text = path.read_text()
-        return make_setting(tomllib.loads(text))
+        text = read_file(path, LONGEST).decode()
+        values = tomllib.loads(text)
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror}); `glasshouse init` writes one") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not valid TOML: {error}") from error
+    except BadInput:
+        raise
+    except RecursionError:
+        raise BadInput(f"{path} is not valid TOML: nested too deeply; `glasshouse init` writes one") from None
+    except ValueError as error:  # wrong syntax, no UTF-8, or a number of thousands of digits
+        raise BadInput(f"{path} is not valid TOML: {error}; `glasshouse init` writes one") from error
+    try:
+        return make_setting(values)
     except ValidationError as error:
         raise BadInput(f"{path}{_line(text, error)}: {explain(error)}") from None
 
@@ -177,26 +195,51 @@ def explain(error: ValidationError) -> str:
         return unknown(
             "key", place, [".".join([*map(str, fault["loc"][:-1]), key]) for key in table.model_fields]
         )
-    return f"{place} = {fault['input']!r} does not fit: {fault['msg'].lower()}"
+    return f"{place} = {_SHORT.repr(fault['input'])} does not fit: {fault['msg'].lower()}"
 
 
 def as_toml(setting: Setting) -> str:
-    """The setting as TOML, whole, with keys that are null left out."""
+    """The setting as TOML, whole, with keys that are null left out; it reads back as the same setting."""
     lines = [f"seed = {setting.seed}"]
     for name in ("data", "model", "training", "audit"):
         lines += ["", f"[{name}]"]
         table: Table = getattr(setting, name)
         lines += [f"{key} = {_toml(value)}" for key, value in table.model_dump().items() if value is not None]
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    try:
+        make_setting(tomllib.loads(text))
+    except ValidationError as error:
+        raise BadInput(explain(error)) from None
+    return text
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        return _quoted(value)
     if isinstance(value, tuple):
         return "[" + "".join(f"\n    {_toml(item)}," for item in value) + "\n]"
     return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _quoted(text: str) -> str:
+    """A TOML string: JSON's escapes are TOML's too, but for the delete character, which TOML escapes."""
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise BadInput(f"{text!r} has bytes that are no UTF-8, which a configuration cannot hold; rename it")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+class _Short(reprlib.Repr):
+    """How a value is shown in a message: cut short, however long or deep it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 2, 80, 80
+
+    def repr_int(self, number: int, level: int) -> str:
+        return repr(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
+
+
+_SHORT = _Short()
 
 
 def _line(text: str, error: ValidationError) -> str:

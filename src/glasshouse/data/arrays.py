@@ -1,7 +1,6 @@
 """Turn a user's arrays, or an .npz file of them, into a data set."""
 
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,11 @@ import numpy as np
 from torch import Tensor
 
 from glasshouse.data.dataset import Dataset, from_pool, unit_pixels
-from glasshouse.data.formats import first_line
+from glasshouse.data.formats import check_npy, check_room, first_line
 from glasshouse.errors import BadInput
 
 CHANNELS = (1, 3)
+KEYS = ("x", "y", "x_test", "y_test", "user")
 
 
 def from_arrays(
@@ -30,7 +30,7 @@ def from_arrays(
         raise BadInput(f"{source}: training and test images differ in shape: {shapes}; give both the same")
     return from_pool(
         name,
-        unit_pixels([x for x, _ in pairs]),
+        unit_pixels([x for x, _ in pairs], source),
         np.concatenate([y for _, y in pairs]),
         source=source,
         tests=len(pairs[1][1]) if test is not None else 0,
@@ -46,36 +46,51 @@ def read_npz(path: Path) -> Dataset:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """What an .npz file holds: `x` and `y` at least, and `y_test` wherever there is `x_test`."""
+    """What an .npz file holds of `KEYS`: `x` and `y` at least, and `y_test` wherever there is `x_test`."""
     if not path.is_file():
         raise BadInput(f"data {str(path)!r}: no such file; give the path of an .npz file with x and y")
-    arrays = _load_npz(path)
-    missing = [key for key in ("x", "y") if key not in arrays]
-    if ("x_test" in arrays) != ("y_test" in arrays):
-        missing += [key for key in ("x_test", "y_test") if key not in arrays]
-    if missing:
-        raise BadInput(
-            f"{path}: no array {missing[0]!r} beside {', '.join(sorted(arrays)) or 'none'}; save it with "
-            "numpy.savez(path, x=images, y=labels), and x_test with y_test if there are test images"
-        )
-    return arrays
-
-
-def _load_npz(path: Path) -> dict[str, np.ndarray]:
-    try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
+    with path.open("rb") as file:
+        if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
             raise BadInput(
                 f"{path}: holds one array, not an archive; save it with numpy.savez(path, x=..., y=...)"
             )
-        with archive:
-            return {key: archive[key] for key in archive.files}
-    except BadInput:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            held = {name.removesuffix(".npy") for name in archive.namelist()}
+            _check_keys(path, held)
+            return _unpacked(archive, path)
+    except (BadInput, MemoryError):
         raise
-    except (ValueError, EOFError, KeyError, zlib.error, zipfile.BadZipFile) as error:
+    except Exception as error:  # over a damaged file zipfile and numpy raise errors of many kinds
         raise BadInput(
             f"{path}: cannot be read ({first_line(error)}); save plain arrays with numpy.savez, no objects"
         ) from error
+
+
+def _check_keys(path: Path, held: set[str]) -> None:
+    missing = [key for key in ("x", "y") if key not in held]
+    if ("x_test" in held) != ("y_test" in held):
+        missing += [key for key in ("x_test", "y_test") if key not in held]
+    if missing:
+        raise BadInput(
+            f"{path}: no array {missing[0]!r} beside {', '.join(sorted(held)) or 'none'}; save it with "
+            "numpy.savez(path, x=images, y=labels), and x_test with y_test if there are test images"
+        )
+
+
+def _unpacked(archive: zipfile.ZipFile, path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an archive, unpacked only when their headers are true and all of them fit into memory."""
+    present = {
+        key: info for info in archive.infolist() if (key := info.filename.removesuffix(".npy")) in KEYS
+    }
+    check_room(sum(info.file_size for info in present.values()), str(path))
+    arrays = {}
+    for key, info in present.items():
+        with archive.open(info) as file:
+            check_npy(file, info.file_size)
+        with archive.open(info) as file:
+            arrays[key] = np.lib.format.read_array(file, allow_pickle=False)
+    return arrays
 
 
 def checked_pair(x: Any, y: Any, source: str) -> tuple[np.ndarray, np.ndarray]:
@@ -96,12 +111,12 @@ def checked_pair(x: Any, y: Any, source: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _array(values: Any, source: str) -> np.ndarray:
-    if isinstance(values, Tensor):
-        return values.detach().cpu().numpy()
     try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise BadInput(f"{source}: not an array ({first_line(error)}); give images of one size") from error
+        return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    except Exception as error:  # a user's own type may raise anything
+        raise BadInput(
+            f"{source}: not an array ({first_line(error)}); give arrays or dense tensors, of one image size"
+        ) from error
 
 
 def _channels_first(x: np.ndarray, source: str) -> np.ndarray:

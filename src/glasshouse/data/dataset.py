@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glasshouse.data.formats import check_room
 from glasshouse.data.images import Images, checked
 from glasshouse.data.stratify import stratified
 from glasshouse.errors import BadInput
@@ -83,8 +84,9 @@ def from_pool(
     return Dataset(name, train, checked(test, f"{source} (test images)", every_class=False), users)
 
 
-def unit_pixels(parts: Sequence[np.ndarray]) -> Tensor:
+def unit_pixels(parts: Sequence[np.ndarray], source: str = "the images") -> Tensor:
     """Put uint8 (0..255) or float parts, each (N, C, H, W), one after another as float32 in [0, 1]."""
+    check_room(sum(part.size for part in parts) * np.float32().itemsize, source)
     x = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), np.float32)
     start = 0
     for part in parts:

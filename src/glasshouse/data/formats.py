@@ -1,15 +1,19 @@
 """Read the file formats in which the named sets are published, and say clearly what is wrong with a file."""
 
 import csv
+import math
 import zlib
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from glasshouse.errors import BadInput
+from glasshouse.reading import available_memory, check_regular
 
 UNSIGNED_BYTE = 8  # the idx format's code for its element type
 GZIP = 31  # zlib's window setting for a gzip header and trailer
+UNPACKED = 2**30  # bytes that are unpacked at most, twenty times as many as any published file has
 CIFAR_SHAPE = (3, 32, 32)
 
 
@@ -38,6 +42,7 @@ def read_cifar(path: Path, label_bytes: int, classes: int) -> tuple[np.ndarray, 
 
     Each record has `label_bytes` labels, of which the last is used, then the pixels.
     """
+    check_regular(path)
     raw = np.fromfile(path, np.uint8)
     record = label_bytes + int(np.prod(CIFAR_SHAPE))
     if len(raw) == 0 or len(raw) % record:
@@ -54,12 +59,17 @@ def read_cifar(path: Path, label_bytes: int, classes: int) -> tuple[np.ndarray, 
 def read_hmnist(images: Path, table: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[str, ...]]:
     """Images (N, 3, 28, 28) uint8, labels, lesion ids and class names, from an .npy and a .csv file."""
     try:
+        check_regular(images)
+        with images.open("rb") as file:
+            check_npy(file, images.stat().st_size)
         x = np.load(images, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+    except BadInput:
+        raise
+    except Exception as error:  # over a damaged file numpy raises errors of many kinds
         raise BadInput(
             f"{images}: not a whole NumPy file ({first_line(error)}); put it there again"
         ) from error
-    if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.ndim != 4 or x.shape[3] != 3:
+    if x.dtype != np.uint8 or x.ndim != 4 or x.shape[3] != 3:
         raise BadInput(f"{images}: expected uint8 images of shape (N, H, W, 3); put the right file there")
     try:
         with table.open(newline="", encoding="utf-8") as lines:
@@ -82,13 +92,40 @@ def read_hmnist(images: Path, table: Path) -> tuple[np.ndarray, np.ndarray, np.n
     return x.transpose(0, 3, 1, 2), y, lesions, tuple(name_of[label] for label in sorted(name_of))
 
 
+def check_npy(file: IO[bytes], size: int) -> None:
+    """Refuse, with a ValueError, .npy data of `size` bytes in all whose header promises other than follows.
+
+    NumPy makes room for what a header promises before it looks how much there is.
+    """
+    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(file)
+    if version not in headers:
+        raise ValueError(f"version {version} of the format is for tables, not for arrays")
+    shape, _, dtype = headers[version](file)
+    if dtype.hasobject:
+        raise ValueError("it holds objects, and loading them could run code")
+    promised, there = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if promised != there:
+        raise ValueError(f"its header promises {promised:,} bytes for shape {shape}, and {there:,} follow")
+
+
+def check_room(needed: int, source: str) -> None:
+    """Refuse data that would need more bytes of memory than there are."""
+    if needed > (available := available_memory()):
+        raise BadInput(
+            f"{source}: {needed / 2**30:,.1f} GiB in memory, with {available / 2**30:,.1f} GiB available; "
+            "give fewer or smaller images"
+        )
+
+
 def read_bytes(path: Path) -> bytes:
     """The bytes of a file, unpacked if its name ends in .gz; a cut-short gzip file gives what there is."""
+    check_regular(path)
     raw = path.read_bytes()
     if path.suffix != ".gz":
         return raw
     try:
-        return zlib.decompressobj(GZIP).decompress(raw)
+        return zlib.decompressobj(GZIP).decompress(raw, UNPACKED)
     except zlib.error as error:
         raise BadInput(f"{path}: not a sound gzip file ({error}); delete it and get it again") from error
 
@@ -103,6 +140,9 @@ def check_labels(path: Path, labels: np.ndarray, classes: int) -> None:
         )
 
 
-def first_line(error: Exception) -> str:
-    """What an exception says, as one line."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def first_line(error: BaseException) -> str:
+    """What an exception says, as one line; its type where it says nothing."""
+    try:
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    except Exception:  # a user's own exception may not even have words
+        return type(error).__name__

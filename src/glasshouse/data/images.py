@@ -74,7 +74,13 @@ def checked(images: Images, source: str, *, every_class: bool = True) -> Images:
 
     `every_class` asks for at least one image of each class, as training data need.
     """
-    x, y = images.x, images.y
+    x, y, classes = images.x, images.y, images.classes
+    whole = isinstance(classes, int | np.integer) and not isinstance(classes, bool)
+    if not (_is_dense(x) and _is_dense(y) and whole):
+        raise BadInput(
+            f"{source}: images of type {type(x).__name__}, labels of type {type(y).__name__} and {classes!r} "
+            "classes; give two dense tensors and a whole number"
+        )
     if x.ndim != 4 or len(x) != len(y) or y.ndim != 1:
         raise BadInput(
             f"{source}: images of shape {tuple(x.shape)} with labels of shape {tuple(y.shape)}; "
@@ -92,6 +98,14 @@ def checked(images: Images, source: str, *, every_class: bool = True) -> Images:
     return images
 
 
+def _is_dense(values: object) -> bool:
+    return (
+        isinstance(values, Tensor)
+        and values.layout is torch.strided
+        and not (values.is_nested or values.is_quantized or values.is_meta or values.requires_grad)
+    )
+
+
 def _check_pixels(x: Tensor, source: str) -> None:
     low, high = (float(bound) for bound in x.aminmax())
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -105,7 +119,7 @@ def _check_labels(images: Images, source: str, every_class: bool) -> None:
     y, classes = images.y, images.classes
     if classes < 2:
         raise BadInput(f"{source}: {classes} class; a classifier needs images of at least two classes")
-    outside = ((y < 0) | (y >= classes)).nonzero()
+    outside = ((y < 0) | (y > min(classes - 1, torch.iinfo(torch.int64).max))).nonzero()
     if len(outside):
         first = int(outside[0, 0])
         raise BadInput(

@@ -1,17 +1,22 @@
 """Read picture files with Pillow: folders of images by class, and Tiny-ImageNet's layout."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
 from glasshouse.data.dataset import Dataset, from_pool, unit_pixels
 from glasshouse.data.formats import first_line
 from glasshouse.errors import BadInput
+from glasshouse.reading import check_regular
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""What a file may be, whatever its name says: for others Pillow may start programs, as for PostScript."""
+
 GREY_MODES = frozenset({"1", "L", "LA", "La"})
 DEEP_MODES = frozenset({"I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 
@@ -90,13 +95,18 @@ def opened(files: Sequence[Path]) -> Iterator[tuple[str, Image.Image]]:
     """Each file's path and its picture, with a clear error for a file that is not one."""
     for file in files:
         try:
-            with Image.open(file) as picture:
-                picture.load()
-                yield str(file), picture
+            check_regular(file)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", Image.DecompressionBombWarning)
+                with Image.open(file, formats=FORMATS) as picture:
+                    picture.load()
+        except BadInput:
+            raise
         except FileNotFoundError as error:
             raise BadInput(f"{file}: no such image; put it there or take it off the list") from error
-        except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+        except Exception as error:  # over a damaged file Pillow raises errors of many kinds
             raise BadInput(f"{file}: not a sound image ({first_line(error)}); remove or repair it") from error
+        yield str(file), picture
 
 
 def pictures_by_class(

@@ -32,18 +32,28 @@ def load(spec: str) -> Dataset:
         if spec.startswith("hf:"):
             return load_hub(spec.removeprefix("hf:"))
         if spec.endswith(".npz"):
-            return read_npz(Path(spec).expanduser())
-        if spec and Path(spec).expanduser().is_dir():
-            return read_folder(Path(spec).expanduser())
+            return read_npz(_at_home(spec))
+        if spec and _at_home(spec).is_dir():
+            return read_folder(_at_home(spec))
         if FUNCTION.fullmatch(spec):
             return _from_function(spec)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
             f"data {spec!r} cannot be read: {first_line(error)}; check the file and its rights"
         ) from error
+    except MemoryError as error:
+        raise BadInput(f"data {spec!r} do not fit into memory; give fewer or smaller images") from error
     if "/" in spec or (spec and Path(spec).exists()):
         raise BadInput(f"data {spec!r}: not a folder; give a folder of images by class, or an .npz file")
     raise BadInput(f"{unknown(DATA.kind, spec, DATA)} (or a folder, an .npz file or package.module:function)")
+
+
+def _at_home(spec: str) -> Path:
+    """The path with `~` filled in, where somebody of that name is there."""
+    try:
+        return Path(spec).expanduser()
+    except RuntimeError:
+        return Path(spec)
 
 
 def _from_function(spec: str) -> Dataset:
@@ -64,7 +74,7 @@ def as_dataset(name: str, data: Any, source: str) -> Dataset:
         data = Dataset(name, data)
     elif _is_pair(data) and all(isinstance(part, Images) for part in data):
         data = Dataset(name, *data)
-    if isinstance(data, Dataset):
+    if isinstance(data, Dataset) and isinstance(data.train, Images):
         checked(data.train, source)
         if data.test is not None:
             checked(data.test, f"{source} (test images)", every_class=False)

@@ -1,7 +1,10 @@
 """The commands. Nothing heavy is imported before a command needs it."""
 
+import os
 import signal
 import sys
+import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, named, one_line
 
 if TYPE_CHECKING:
     from glasshouse.auditing.setting import Setting
@@ -24,6 +27,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+
+LONGEST_LINE = 2000
+"""As many characters has an error's line at most."""
 
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; a new one under runs/ by default.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of every random choice.")]
@@ -197,34 +203,36 @@ def vet(
 ) -> None:
     """Is this received model crafted to leak? Exit code 0: it looks honest; 1: it does not.
 
+    Other exit codes are no verdict. 2: something given cannot be used; 3: a fault of Glasshouse.
+
     Examples:
 
         glasshouse vet received.safetensors --model cnn --data cifar10
 
         glasshouse vet now.pt --model mlp --shape 1x28x28 --classes 10 --before last.pt
     """
-    from glasshouse.vetting.files import read_shape, verdict, vet_file
+    with _no_exit_but_ours():
+        from glasshouse.vetting.files import read_shape, verdict, vet_file
 
-    if (data is None) == (shape is None):
-        raise BadInput("give either --data or --shape, so that the model can be built")
-    if data is not None:
-        from glasshouse.data.sources import load
+        if (data is None) == (shape is None):
+            raise BadInput("give either --data or --shape, so that the model can be built")
+        if data is not None:
+            from glasshouse.data.sources import load
 
-        local = load(data).train
-        size, classes, images = local.shape, local.classes, local.x
-    else:
-        size, images = read_shape(str(shape)), None
-    vetting = vet_file(
-        weights, model, size, classes, before=before or (), peers=peer_digest or (), images=images, seed=seed
-    )
-    if as_json:
-        import json
-        from dataclasses import asdict
+            local = load(data).train
+            size, classes, images = local.shape, local.classes, local.x
+        else:
+            size, images = read_shape(str(shape)), None
+        past, peers = before or (), peer_digest or ()
+        vetting = vet_file(weights, model, size, classes, before=past, peers=peers, images=images, seed=seed)
+        if as_json:
+            import json
+            from dataclasses import asdict
 
-        typer.echo(json.dumps(asdict(vetting), indent=2))
-    else:
-        typer.echo(verdict(vetting))
-    raise typer.Exit(1 if vetting.crafted else 0)
+            typer.echo(json.dumps(asdict(vetting), indent=2))
+        else:
+            typer.echo(verdict(vetting))
+        raise typer.Exit(1 if vetting.crafted else 0)
 
 
 @app.command("list")
@@ -315,13 +323,42 @@ def _resumable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextmanager
+def _no_exit_but_ours() -> Iterator[None]:
+    """Take an exit of the user's own code for a crash: exit codes are verdicts here."""
+    try:
+        yield
+    except SystemExit as error:
+        raise RuntimeError(f"the model's code left with exit code {error.code}") from error
+
+
+def _crash(error: Exception) -> str:
+    """A line about what should not have happened."""
+    if os.environ.get("GLASSHOUSE_TRACEBACK"):
+        traceback.print_exception(error)
+    return (
+        f"glasshouse: unexpected {named(error)}; this is a fault of Glasshouse, please report it with what "
+        "GLASSHOUSE_TRACEBACK=1 shows"
+    )
+
+
+def _one_line_warning(message: Warning | str, category: type[Warning], filename: str, *rest: Any) -> str:
+    """A warning as the commands show it: without the place in the code that gives it."""
+    ours = filename.startswith(str(Path(__file__).parent))
+    return f"glasshouse: {message}\n" if ours else f"{filename}: {category.__name__}: {message}\n"
+
+
 def main() -> None:
-    """Run a command; what the user got wrong is one line and exit code 2."""
+    """Run a command; what the user got wrong is one line and exit code 2, what should not happen another and 3."""
+    warnings.formatwarning = _one_line_warning
     try:
         app()
     except BadInput as error:
-        typer.echo(f"glasshouse: {error}", err=True)
+        typer.echo(f"glasshouse: {one_line(str(error), LONGEST_LINE)}", err=True)
         sys.exit(2)
+    except Exception as error:
+        typer.echo(_crash(error), err=True)
+        sys.exit(3)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import inspect
 import random
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
@@ -219,6 +220,7 @@ def _read_torch(path: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about pickle versions; what it refuses, it raises
+            _check_unpacked(path)
             return torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise
@@ -227,6 +229,14 @@ def _read_torch(path: Path) -> Any:
             f"weights {path} are damaged or hold more than tensors, and loading them could run code; "
             "save model.state_dict() alone, best as .safetensors"
         ) from error
+
+
+def _check_unpacked(path: Path) -> None:
+    """Refuse an archive that unpacks to more than it takes: torch packs nothing, so it was not saved so."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if sum(record.file_size for record in archive.infolist()) > path.stat().st_size:
+                raise ValueError("its records are packed")
 
 
 def _check_names(path: Path, saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:

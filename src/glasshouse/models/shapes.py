@@ -1,11 +1,15 @@
 """Which image shapes and class counts a network can be built for."""
 
+import math
 from collections.abc import Sequence
 
 from glasshouse.errors import BadInput
 
 Shape = tuple[int, int, int]
 """Channels, height and width of an image."""
+
+MOST_VALUES, MOST_CLASSES = 2**22, 100_000
+"""The largest image, in channels x height x width, and the most classes that a network is built for."""
 
 LENET_SIDE = 4
 """The smallest side that `lenet` can take."""
@@ -18,6 +22,11 @@ def check_shape(shape: Shape) -> None:
             f"image shape {shape!r} must be channels, height and width as positive whole numbers; "
             "write it like (1, 28, 28)"
         )
+    if math.prod(shape) > MOST_VALUES:
+        raise BadInput(
+            f"image shape {shape!r} has {math.prod(shape):,} values, over the limit of {MOST_VALUES:,}; "
+            "bring the images to a smaller size"
+        )
     channels, height, width = shape
     if width <= 4 < min(channels, height):
         raise BadInput(
@@ -27,9 +36,11 @@ def check_shape(shape: Shape) -> None:
 
 
 def check_classes(classes: int) -> None:
-    """Refuse fewer than two classes."""
+    """Refuse fewer than two classes, or more than anybody tells apart."""
     if not _positive(classes) or classes < 2:
         raise BadInput(f"{classes!r} classes; a classifier needs a whole number of at least 2")
+    if classes > MOST_CLASSES:
+        raise BadInput(f"{classes} classes, over the limit of {MOST_CLASSES:,}; give the number of classes")
 
 
 def check_side(model: str, shape: Shape, least: int) -> None:

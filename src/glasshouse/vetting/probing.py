@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from glasshouse.errors import BadInput
 from glasshouse.learning.cpu import channels_last
 from glasshouse.models.shapes import Shape
+from glasshouse.reading import available_memory
 
 MOST, FEWEST = 64, 8
 BUDGET = 5e9
@@ -108,12 +109,13 @@ def _watch(name: str, seen: Probe, leaves: dict[str, Tensor]) -> Callable[..., A
 
 def affordable(model: nn.Module, shape: Shape) -> int:
     """How many images of `shape` may pass through `model`, which is in evaluation mode."""
-    cost = 0.0
+    cost = kept = 0.0
 
     def count(module: nn.Module, _: Any, output: Tensor) -> None:
-        nonlocal cost
+        nonlocal cost, kept
         assert isinstance(module.weight, Tensor)
         cost += module.weight[0].numel() * output.numel()
+        kept += 2 * output.numel() * output.element_size()  # what backward needs of it and what is made of it
 
     layers = (module for module in model.modules() if isinstance(module, WEIGHTED))
     watches = [module.register_forward_hook(count) for module in layers]
@@ -129,6 +131,11 @@ def affordable(model: nn.Module, shape: Shape) -> int:
         raise BadInput("the model does not return logits of shape (N, classes); give a classifier")
     for watch in watches:
         watch.remove()
+    if FEWEST * kept > available_memory():
+        raise BadInput(
+            f"{FEWEST} images of shape {shape} need {FEWEST * kept / 2**30:,.0f} GiB in this model, more "
+            "than there are; give the shape that it was built for, or a machine with more memory"
+        )
     return max(FEWEST, min(MOST, int(BUDGET / max(cost, 1))))
 
 

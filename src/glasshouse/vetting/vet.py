@@ -11,7 +11,7 @@ from glasshouse.errors import BadInput
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.models.shapes import Shape, check_classes, check_shape
 from glasshouse.vetting.behaviour import behaviour_signs
-from glasshouse.vetting.probing import probe
+from glasshouse.vetting.probing import Probe, probe
 from glasshouse.vetting.signs import Sign, history_signs, weight_signs
 
 
@@ -63,6 +63,7 @@ def vet(
                 f"the model gives {seen[0].logits.shape[1]} logits, not {classes}; give that number"
             )
     signs = [
+        *_broken_answers(seen),
         *weight_signs(model),
         *(sign for batch in seen for sign in behaviour_signs(model, batch)),
         *history_signs(model, predecessors),
@@ -97,6 +98,14 @@ def _peer_signs(received: str, peers: Iterable[str]) -> list[Sign]:
         return []
     why = f"{others} of {len(digests)} peers got other weights: a server that sends one model sends it to all"
     return [Sign("inconsistent", "", why, alarming=True)]
+
+
+def _broken_answers(seen: Iterable[Probe]) -> list[Sign]:
+    """A sign where the model's answers overflow, so that nothing else can be seen in them."""
+    if all(torch.isfinite(batch.logits).all() for batch in seen):
+        return []
+    why = "it answers images with NaN or infinite values, which no training leads out of"
+    return [Sign("not-finite", "", why, alarming=True)]
 
 
 def _broken_tensors(model: nn.Module) -> tuple[Sign, ...]:

@@ -1,0 +1,185 @@
+"""What `glasshouse vet` does with files that are no weights: exit code 1 is a verdict, and never a crash."""
+
+import io
+import os
+import pickle
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+import pytest
+import torch
+from received_models import network
+from safetensors.torch import save_file
+from test_cli import run
+
+from glasshouse import models
+from glasshouse.errors import BadInput
+from glasshouse.models import build
+from glasshouse.vetting import files, probing
+from glasshouse.vetting.vet import vet
+
+WORDS = ("--model", "mlp", "--shape", "1x16x16")
+STATE = network("mlp").state_dict()
+FIRST = next(iter(STATE))
+
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, ("evil",)
+
+
+def saved(value) -> bytes:
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+def tar_of(content: bytes) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        entry = tarfile.TarInfo("storages")
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    return file.getvalue()
+
+
+def packed(content: bytes) -> bytes:
+    """The same torch archive with its records packed, so that it unpacks to far more than it takes."""
+    file = io.BytesIO()
+    plain = zipfile.ZipFile(io.BytesIO(content))
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as small:
+        for name in plain.namelist():
+            small.writestr(name, plain.read(name))
+    return file.getvalue()
+
+
+def scripted() -> bytes:
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(1, 2)), file)
+    return file.getvalue()
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    save_file(STATE, "honest.safetensors")
+    return lambda *words: run(monkeypatch, capsys, "vet", *words)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "content",
+    [
+        lambda: saved(STATE | {FIRST: torch.nested.nested_tensor([torch.rand(2, 2)])}),
+        lambda: saved(STATE | {FIRST: torch.nested.nested_tensor([torch.rand(2, 2)], layout=torch.jagged)}),
+        lambda: saved(STATE | {FIRST: torch.quantize_per_tensor(STATE[FIRST], 0.1, 0, torch.qint8)}),
+        lambda: saved(STATE | {FIRST: STATE[FIRST].to_sparse()}),
+        lambda: saved(STATE | {FIRST: STATE[FIRST].to_sparse_csr()}),
+        lambda: saved(STATE | {FIRST: STATE[FIRST].to("meta")}),
+        lambda: saved(STATE | {FIRST: STATE[FIRST] + 0j}),
+        lambda: saved(STATE | {FIRST: STATE[FIRST] > 0}),
+        lambda: saved(STATE | {7: torch.zeros(2)}),
+        lambda: saved(STATE | {"a\nb\x1b[31m\ud800": torch.zeros(2)}),
+        lambda: saved(network("mlp")),
+        lambda: saved(Evil()),
+        lambda: saved([1]),
+        lambda: pickle.dumps(Evil()),
+        lambda: tar_of(saved(STATE)),
+        lambda: packed(saved(STATE | {FIRST: torch.zeros(10**6)})),
+        lambda: packed(saved({name: torch.zeros_like(value) for name, value in STATE.items()})),
+        lambda: scripted(),
+        lambda: b"",
+        lambda: b"\x80\x02",
+        lambda: saved(STATE)[:-100],
+    ],
+)
+def test_a_file_that_holds_no_weights_is_one_line_and_exit_code_2(command, tmp_path, content):
+    (tmp_path / "received.pt").write_bytes(content())
+    code, out, error = command("received.pt", *WORDS)
+    assert (code, out) == (2, "")
+    assert error.startswith("glasshouse: weights received.pt")
+    assert error[:-1].isprintable()
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--shape", "999999x999999x999999"), "over the limit of 4,194,304"),
+        (("--shape", "1x16x16", "--classes", "999999999999"), "over the limit of 100,000"),
+        (("--shape", "1x16x16", "--classes", str(2**80)), "over the limit of 100,000"),
+        (("--shape", "1x16x16", "--classes", "-1"), "at least 2"),
+        (("--shape", "1x16x16", "--seed", str(2**63)), "below 2^63"),
+        (("--data", "~nobody/x"), "not a folder"),
+    ],
+)
+def test_a_shape_or_number_beyond_all_bounds_is_refused_before_anything_is_built(command, words, message):
+    code, _, error = command("honest.safetensors", "--model", "mlp", *words)
+    assert code == 2
+    assert message in error
+
+
+def test_a_network_that_does_not_fit_into_memory_is_refused_before_it_is_built(monkeypatch):
+    monkeypatch.setattr(models, "available_memory", lambda: 10**9)
+    with pytest.raises(BadInput, match=r"would have 200,\d{3},\d{3} parameters .* give smaller images"):
+        build("mlp", (1, 1000, 1000), 10)
+
+
+def test_images_that_do_not_fit_into_memory_with_all_that_is_made_of_them_are_refused(monkeypatch):
+    monkeypatch.setattr(probing, "available_memory", lambda: 1000)
+    with pytest.raises(BadInput, match=r"8 images of shape \(1, 16, 16\) need"):
+        vet(network("lenet"), (1, 16, 16))
+
+
+def test_a_model_whose_answers_overflow_is_not_called_clean():
+    model = network("lenet")
+    with torch.no_grad():
+        model[0].weight *= 1e38
+        model[-1].weight *= 1e38
+    vetting = vet(model, (1, 16, 16))
+    assert vetting.crafted
+    assert "not-finite" in {sign.name for sign in vetting.signs}
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("first\nsecond"), MemoryError(), SystemExit(1), SystemExit(0)]
+)
+def test_a_crash_is_no_verdict(command, monkeypatch, error):
+    def crash(*_, **__):
+        raise error
+
+    monkeypatch.setattr(files, "vet_file", crash)
+    code, out, told = command("honest.safetensors", *WORDS)
+    assert (code, out) == (3, "")
+    assert told.startswith(f"glasshouse: no verdict: {type(error).__name__}")
+    assert told.count("\n") == 1
+    monkeypatch.setenv("GLASSHOUSE_TRACEBACK", "1")
+    assert "Traceback" in command("honest.safetensors", *WORDS)[2]
+
+
+@pytest.mark.parametrize("place", ["/dev/full", "closed pipe"])
+def test_a_verdict_that_cannot_be_told_is_none(command, place):
+    words = [sys.executable, "-m", "glasshouse.cli", "vet", "honest.safetensors", *WORDS]
+    if place == "closed pipe":
+        reading, writing = os.pipe()
+        os.close(reading)
+    else:
+        writing = os.open(place, os.O_WRONLY)
+    code = subprocess.run(words, check=False, stdout=writing, stderr=subprocess.PIPE).returncode
+    os.close(writing)
+    assert code not in (0, 1)
+
+
+def test_a_pipe_or_device_is_not_waited_for(command, tmp_path):
+    for suffix in ("pt", "safetensors"):
+        os.mkfifo(tmp_path / f"pipe.{suffix}")
+        assert command(f"pipe.{suffix}", *WORDS)[0] == 2
+        (tmp_path / f"zero.{suffix}").symlink_to("/dev/zero")
+        assert command(f"zero.{suffix}", *WORDS)[0] == 2
+
+
+def test_a_factory_that_leaves_is_no_verdict(command, tmp_path):
+    (tmp_path / "leaves.py").write_text("import sys\ndef net(): sys.exit(1)\n")
+    assert command("honest.safetensors", "--model", "leaves:net", "--shape", "1x16x16")[0] in (2, 3)

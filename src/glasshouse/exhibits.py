@@ -1,11 +1,17 @@
 """Curves, histograms and pictures: what a page draws beside its findings, as `curves.json` holds it."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from glasshouse.measures.estimate import clopper_pearson
+
+LARGEST = 1e100
+"""The largest number that is drawn: its square is finite, which axes and intervals need."""
+
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
 class Frozen(BaseModel):
@@ -22,7 +28,7 @@ class Exhibit(Frozen):
     defence: str = "none"
     attack: str = ""
     adversary: str = ""
-    seed: int | None = None
+    seed: Whole | None = None
 
 
 class TrainingPoint(Exhibit):
@@ -31,11 +37,11 @@ class TrainingPoint(Exhibit):
     `down` and `up` are the bytes that travel to and from one client; 0 where nobody counted.
     """
 
-    round: int
-    acc_global: float | None
-    acc_local: float | None = None
-    down: int = 0
-    up: int = 0
+    round: Whole
+    acc_global: Number | None
+    acc_local: Number | None = None
+    down: Whole = 0
+    up: Whole = 0
 
 
 class Roc(Exhibit):
@@ -44,11 +50,11 @@ class Roc(Exhibit):
     A question is about `unit` records at once; `members` and `nonmembers` count questions.
     """
 
-    fpr: tuple[float, ...]
-    tpr: tuple[float, ...]
-    members: int
-    nonmembers: int
-    unit: int = 1
+    fpr: tuple[Number, ...]
+    tpr: tuple[Number, ...]
+    members: Whole
+    nonmembers: Whole
+    unit: Whole = 1
 
 
 class Picture(Exhibit):
@@ -64,12 +70,12 @@ class Risk(Exhibit):
     """A membership attack's AUC on one client's records or after one round, both counted from 0."""
 
     kind: Literal["client", "round"]
-    index: int
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    chance: float | None = 0.5
-    n: int | None = None
+    index: Whole
+    value: Number | None
+    low: Number | None = None
+    high: Number | None = None
+    chance: Number | None = 0.5
+    n: Whole | None = None
 
 
 class Robustness(Exhibit):
@@ -79,15 +85,15 @@ class Robustness(Exhibit):
     """
 
     norm: str = "linf"
-    eps: float
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    chance: float | None = None
-    n: int | None = None
-    difference: float | None = None
-    difference_low: float | None = None
-    difference_high: float | None = None
+    eps: Number
+    value: Number | None
+    low: Number | None = None
+    high: Number | None = None
+    chance: Number | None = None
+    n: Whole | None = None
+    difference: Number | None = None
+    difference_low: Number | None = None
+    difference_high: Number | None = None
 
 
 class Histogram(Exhibit):
@@ -98,10 +104,10 @@ class Histogram(Exhibit):
 
     quantity: str
     bins: tuple[str, ...]
-    shares: tuple[float, ...]
-    low: tuple[float | None, ...] = ()
-    high: tuple[float | None, ...] = ()
-    n: int | None = None
+    shares: tuple[Number, ...]
+    low: tuple[Number | None, ...] = ()
+    high: tuple[Number | None, ...] = ()
+    n: Whole | None = None
 
     @classmethod
     def counted(cls, quantity: str, counts: Mapping[str, int], attack: str = "") -> "Histogram":
@@ -120,9 +126,9 @@ class Series(Frozen):
     """
 
     name: str
-    values: tuple[float | None, ...]
-    low: tuple[float | None, ...] = ()
-    high: tuple[float | None, ...] = ()
+    values: tuple[Number | None, ...]
+    low: tuple[Number | None, ...] = ()
+    high: tuple[Number | None, ...] = ()
     printed: bool = False
     like: str = ""
 
@@ -139,7 +145,7 @@ class Chart(Frozen):
     x: str = ""
     y: str = ""
     categories: tuple[str, ...]
-    chance: float | None = None
+    chance: Number | None = None
     log_y: bool = False
     series: tuple[Series, ...]
     note: str = ""
@@ -151,7 +157,7 @@ class StudyTable(Frozen):
     name: str
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str | int | float | None, ...], ...]
+    rows: tuple[tuple[str | Whole | Number | None, ...], ...]
     note: str = ""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glasshouse.exhibits import Exhibits, Picture
+from glasshouse.reading import read_file
 from glasshouse.report.figures import panels
 from glasshouse.report.figures.drawing import defence_colours
 from glasshouse.report.figures.panels import Panel
@@ -27,6 +28,9 @@ from glasshouse.verdicts.measure import BY_ACCESS, Measure, federated
 from glasshouse.verdicts.metrics import CENTRAL
 from glasshouse.verdicts.pooling import pooled, pooled_points
 from glasshouse.verdicts.tradeoff import tradeoffs
+
+PICTURE = 10_000_000
+"""Bytes of a picture that goes into the page."""
 
 Shown = tuple[Picture, str | None, str | None]
 """A picture with its two images as data, null where the file is missing."""
@@ -204,5 +208,6 @@ def _gallery(run: Run) -> list[tuple[str, list[Shown]]]:
 def _data_uri(path: Path) -> str | None:
     if not path.is_file():
         return None
-    kind = mimetypes.guess_type(path.name)[0] or "image/png"
-    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    kind = mimetypes.guess_type(path.name)[0] or ""
+    picture = base64.b64encode(read_file(path, PICTURE)).decode()
+    return f"data:{kind if kind.startswith('image/') else 'image/png'};base64,{picture}"

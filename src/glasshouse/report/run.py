@@ -1,6 +1,5 @@
 """A run folder, read and checked: the rows, the curves and what else the page is built from."""
 
-import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +8,19 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from glasshouse.errors import BadInput
-from glasshouse.exhibits import Chart, Exhibits, Frozen, StudyTable
+from glasshouse.exhibits import LARGEST, Chart, Exhibits, Frozen, StudyTable
 from glasshouse.findings import Finding
+from glasshouse.reading import read_file
 from glasshouse.spelling import slug
-from glasshouse.store import read_text
 from glasshouse.verdicts.claims import Verdict
 
 Parsed = TypeVar("Parsed")
+
+LONGEST = 2**28
+"""Bytes of a file that a page is made of."""
+
+MOST_ROWS = 100_000
+"""Findings that fit on a page which a browser can open."""
 
 
 class StudyPage(Frozen):
@@ -48,23 +53,22 @@ class Run(Frozen):
 def read_run(folder: Path) -> Run:
     """Read the run in `folder`; only `results.json` must be there."""
     results = folder / "results.json"
-    if not results.is_file():
-        raise BadInput(f"{folder}: no results.json there; give a folder written by glasshouse audit or study")
     rows = _parsed(results, tuple[Finding, ...])
-    if not rows:
-        raise BadInput(f"{results}: no findings in it; run the audit or study again")
+    if rows is None:
+        raise BadInput(f"{folder}: no results.json there; give a folder written by glasshouse audit or study")
+    _check_rows(results, rows)
     curves, study, environment = (folder / f"{name}.json" for name in ("curves", "study", "environment"))
     run = Run(
         folder=folder,
         rows=rows,
-        curves=_parsed(curves, Exhibits) if curves.is_file() else Exhibits(),
-        study=_parsed(study, StudyPage) if study.is_file() else None,
-        config=read_text(folder / "config.toml"),
-        environment=_parsed(environment, dict[str, str]) if environment.is_file() else None,
+        curves=_parsed(curves, Exhibits) or Exhibits(),
+        study=_parsed(study, StudyPage),
+        config=_text(folder / "config.toml"),
+        environment=_parsed(environment, dict[str, str]),
     )
     for picture in run.curves.gallery:
         for path in (picture.original, picture.result):
-            if not (folder / path).resolve().is_relative_to(folder.resolve()):
+            if not _lies_inside(folder, path):
                 raise BadInput(f"{curves}: image {path!r} lies outside the run folder; copy it inside")
     for roc in run.curves.roc:
         if len(roc.fpr) != len(roc.tpr):
@@ -75,6 +79,28 @@ def read_run(folder: Path) -> Run:
     if run.study:
         _check_study(study, run.study)
     return run
+
+
+def _check_rows(path: Path, rows: tuple[Finding, ...]) -> None:
+    if not rows:
+        raise BadInput(f"{path}: no findings in it; run the audit or study again")
+    if len(rows) > MOST_ROWS:
+        raise BadInput(f"{path}: {len(rows):,} findings, over the limit of {MOST_ROWS:,}; split the run")
+    for place, row in enumerate(rows):
+        for key in ("value", "low", "high", "chance", "printed", "seconds", "n", "seed"):
+            if abs(getattr(row, key) or 0) > LARGEST:
+                raise BadInput(
+                    f"{path}: at {place}.{key}: a number beyond {LARGEST:g}, which no page can show; "
+                    "run the audit or study again"
+                )
+
+
+def _lies_inside(folder: Path, path: str) -> bool:
+    try:
+        (folder / path).is_file()
+        return (folder / path).resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # a name that is too long, a circle of links, a NUL
+        return False
 
 
 def _check_study(path: Path, study: StudyPage) -> None:
@@ -99,27 +125,53 @@ def _check_study(path: Path, study: StudyPage) -> None:
                 raise BadInput(f"{path}: a row of table {table.name!r} has {counts}; {rule}")
 
 
-def _parsed(path: Path, kind: type[Parsed]) -> Parsed:
+def _parsed(path: Path, kind: type[Parsed]) -> Parsed | None:
+    """What a JSON file holds, checked; None where there is no file."""
+    content = _content(path)
+    if content is None:
+        return None
     try:
-        return TypeAdapter(kind).validate_python(json.loads(path.read_text(encoding="utf-8")))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: not readable as JSON ({error}); run the audit or study again") from error
+        return TypeAdapter(kind).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            raise BadInput(
+                f"{path}: not readable as JSON ({first['ctx']['error']}); run the audit or study again"
+            ) from error
         place = ".".join(str(part) for part in first["loc"]) or "the top level"
         raise BadInput(f"{path}: at {place}: {first['msg']}; run the audit or study again") from error
+
+
+def _text(path: Path) -> str | None:
+    content = _content(path)
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not readable as text ({error}); run the audit or study again") from error
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return read_file(path, LONGEST)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise BadInput(
+            f"{path} cannot be read ({error.strerror}); check the folder and its rights"
+        ) from error
 
 
 def _toml(text: str | None) -> dict[str, Any]:
     try:
         return tomllib.loads(text or "")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return {}  # the page still shows the text as it is
 
 
 def _values_of(key: str, tree: dict[str, Any]) -> Iterator[Any]:
-    if key in tree:
-        yield tree[key]
-    for branch in tree.values():
-        if isinstance(branch, dict):
-            yield from _values_of(key, branch)
+    waiting = [tree]
+    while waiting:
+        table = waiting.pop()
+        if key in table:
+            yield table[key]
+        waiting += [branch for branch in reversed(table.values()) if isinstance(branch, dict)]

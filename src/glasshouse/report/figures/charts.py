@@ -13,6 +13,7 @@ from glasshouse.spelling import slug
 
 MARKS = 16  # values that fit a chart of the usual width
 TICKS = 13  # places of a curve that are named
+CROWD = 100  # categories from which a chart names only as many as a curve
 _MARKERS = "os^Dv<>P"
 
 
@@ -109,7 +110,7 @@ def _draw_intervals(axes: Axes, chart: Chart, series: Series, shift: float, colo
 def _name_categories(axes: Axes, chart: Chart) -> None:
     count = len(chart.categories)
     axes.set_xlim(-0.6, count - 0.4)
-    if chart.kind == "curves":
+    if chart.kind == "curves" or count > CROWD:
         step = -(-count // TICKS)
         axes.set_xticks(range(0, count, step), chart.categories[::step])
         return

@@ -75,7 +75,7 @@ class SeenRound:
 
 @dataclass(frozen=True, eq=False)
 class SeenUpdates(SeenRound):
-    """A round in which every update was seen."""
+    """A round in which every update was seen; those of many clients are read from disk, one by one."""
 
     updates: tuple[Update, ...]
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glasshouse.access import PayloadAccess, ReportAccess
+from glasshouse.access import Access, PayloadAccess, ReportAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.attacking import Assignment, Attacked, assignments, attack_target
 from glasshouse.auditing.curvature import sharpness
@@ -46,12 +46,13 @@ def run_battery(
     findings: list[Finding] = []
     exhibits = Exhibits()
     tried = assignments(dict.fromkeys([*experiment.setting.audit.attacks, *disclosed(experiment.setting)]))
+    reads = frozenset(assignment.access for assignment in tried)
     variants = _variants(experiment.setting)
-    _train_many(experiment, folder, engine, progress, variants)
+    _train_many(experiment, folder, engine, progress, variants, reads)
     shadowing = Shadowing(experiment, folder.work / "shadows", engine, progress)
     baseline: dict[Assignment, Outcomes] = {}
     for variant in progress.track(variants, "audit", len(variants)):
-        target = train_target(experiment, folder, engine, progress, variant)
+        target = train_target(experiment, folder, engine, progress, variant, reads)
         findings += [utility(target), *sharpness(experiment, target, folder)]
         exhibits += Exhibits(training=target.curve)
         central = variant.strategy == CENTRAL
@@ -90,10 +91,16 @@ class _Training:
     experiment: Shared
     folder: RunFolder
     variant: Variant
+    reads: frozenset[type[Access]]
 
 
 def _train_many(
-    experiment: Experiment, folder: RunFolder, engine: Engine, progress: Progress, variants: Sequence[Variant]
+    experiment: Experiment,
+    folder: RunFolder,
+    engine: Engine,
+    progress: Progress,
+    variants: Sequence[Variant],
+    reads: frozenset[type[Access]],
 ) -> None:
     """Train what is missing, a target in each worker, where there are enough of them to keep all busy.
 
@@ -103,7 +110,7 @@ def _train_many(
     if not engine.local or not 1 < engine.workers <= len(missing):
         return
     shared = engine.share(experiment)
-    jobs = [_Training(shared, folder, variant) for variant in missing]
+    jobs = [_Training(shared, folder, variant, reads) for variant in missing]
     for _ in progress.track(engine.map_local(_train_alone, jobs), "training", len(jobs)):
         pass
     shared.remove()
@@ -111,7 +118,7 @@ def _train_many(
 
 def _train_alone(job: _Training) -> None:
     with Progress(quiet=True) as progress, Engine(1) as engine:
-        train(job.experiment.get(), job.folder, engine, progress, job.variant)
+        train(job.experiment.get(), job.folder, engine, progress, job.variant, job.reads)
 
 
 def disclosed(setting: Setting) -> list[str]:

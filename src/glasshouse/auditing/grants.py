@@ -34,7 +34,7 @@ from glasshouse.errors import BadInput, CannotRun
 from glasshouse.federation.channels.channel import Channel, Ideal
 from glasshouse.federation.history import Observed
 from glasshouse.federation.live import LiveClients
-from glasshouse.federation.updates import Delivery
+from glasshouse.federation.updates import Delivery, Update, check_stored
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.layout import write_vector
 
@@ -69,6 +69,7 @@ class Grant:
 def grant(case: Case, adversary: type[Access], *, changes_network: bool = False) -> Grant:
     """A fresh access object of type `adversary`: what one attack does to it, no other attack sees.
 
+    Updates that lie in a file are mapped anew: what is written into them is private to the access object.
     Raises `CannotRun` where the case does not hold what the adversary would read.
     """
     granted = _GRANTS[adversary](case, changes_network)
@@ -107,8 +108,7 @@ def _owned(case: Case, _: bool) -> Grant:
 def _updates(case: Case, _: bool) -> Grant:
     _check_shows_updates(case.protocol.channel)
     seen = tuple(
-        SeenUpdates(observed.number, observed.sent, observed.delivery.updates or ())
-        for observed in _rounds(case)
+        SeenUpdates(observed.number, observed.sent, _single_updates(observed)) for observed in _rounds(case)
     )
     return Grant(UpdateAccess(case.protocol, seen))
 
@@ -212,6 +212,14 @@ def _rounds(case: Case) -> tuple[Observed, ...]:
     if not case.rounds:
         raise CannotRun("no round was seen")
     return case.rounds
+
+
+def _single_updates(observed: Observed) -> tuple[Update, ...]:
+    updates = observed.delivery.updates
+    if updates is None:
+        raise CannotRun(f"of round {observed.number + 1} the sum was kept, and no single update")
+    check_stored(updates)
+    return updates
 
 
 def _clients(case: Case) -> LiveClients:

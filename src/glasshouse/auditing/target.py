@@ -1,13 +1,14 @@
 """What an audit attacks: the federation trained under a defence, or the central baseline."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from glasshouse.access import Access, AggregateAccess, PayloadAccess, ReportAccess, UpdateAccess
 from glasshouse.auditing.case import Case, protocol_of
 from glasshouse.auditing.experiment import Experiment
 from glasshouse.auditing.setting import Setting, TrainingTable
@@ -28,6 +29,9 @@ from glasshouse.store import slug, write_tensors
 
 CENTRAL = "central"
 """The strategy of the baseline: a single client that holds everybody's data and always takes part."""
+
+READS_ROUNDS = (UpdateAccess, AggregateAccess, ReportAccess, PayloadAccess)
+"""The accesses to what the server saw while the model was trained."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +69,21 @@ class Target:
 
 
 def train_target(
-    experiment: Experiment, folder: RunFolder, engine: Engine, progress: Progress, variant: Variant
+    experiment: Experiment,
+    folder: RunFolder,
+    engine: Engine,
+    progress: Progress,
+    variant: Variant,
+    reads: Iterable[type[Access]] = (),
 ) -> Target:
-    """The target of `variant`, trained to the end of its plan, or read from the folder where it is there."""
-    setting = experiment.setting
-    federation, history, record = train(experiment, folder, engine, progress, variant)
+    """The target of `variant`, trained to the end of its plan, or read from the folder where it is there.
+
+    Of the observed rounds it holds what somebody with one of the accesses `reads` would read, and no more.
+    """
+    setting, reads = experiment.setting, frozenset(reads)
+    federation, history, record = train(experiment, folder, engine, progress, variant, reads)
     ends = _ends(len(history.rounds), setting.audit.observe)
-    observed = [number for number in ends if number in _plan(setting, variant).observe]
+    observed = [number for number in ends if number in _plan(setting, variant, reads).observe]
     model = deepcopy(experiment.model)
     write_vector(model, history.vector)
     case = Case(
@@ -95,7 +107,12 @@ def weights_file(folder: RunFolder, variant: Variant) -> Path:
 
 
 def train(
-    experiment: Experiment, folder: RunFolder, engine: Engine, progress: Progress, variant: Variant
+    experiment: Experiment,
+    folder: RunFolder,
+    engine: Engine,
+    progress: Progress,
+    variant: Variant,
+    reads: frozenset[type[Access]],
 ) -> tuple[Federation, History, Record]:
     """The trained federation with its history; the record in the folder is where a later call goes on."""
     setting, central = experiment.setting, variant.strategy == CENTRAL
@@ -116,7 +133,7 @@ def train(
     record = Record(folder.work / variant.stem)
     history = federation.run(
         experiment.start,
-        _plan(setting, variant),
+        _plan(setting, variant, reads),
         record=record,
         progress=progress,
         label=f"training, {variant.name}",
@@ -124,13 +141,15 @@ def train(
     return federation, history, record
 
 
-def _plan(setting: Setting, variant: Variant) -> Plan:
+def _plan(setting: Setting, variant: Variant, reads: frozenset[type[Access]]) -> Plan:
     training, central = setting.training, variant.strategy == CENTRAL
+    watched = not central and not reads.isdisjoint(READS_ROUNDS)
     return Plan(
         rounds=training.rounds,
         fraction=1.0 if central else training.fraction,
         target_accuracy=training.target_accuracy,
-        observe=() if central else _watched(training, setting.audit.observe),
+        observe=_watched(training, setting.audit.observe) if watched else (),
+        observe_updates=UpdateAccess in reads,
     )
 
 

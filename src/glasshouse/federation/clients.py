@@ -1,7 +1,8 @@
 """The clients' side of a round: train, defend, send, in the engine's workers; and what comes of it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -9,8 +10,9 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
+from glasshouse.federation.rows import RowWriter
 from glasshouse.federation.strategies.strategy import LocalTask, Strategy, Tensors, byte_count
-from glasshouse.federation.updates import Delivery, Update, weighted_sum
+from glasshouse.federation.updates import Delivery, Row, StoredUpdate, Update, weighted_sum
 from glasshouse.learning.evaluate import accuracy
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, write_vector
@@ -52,7 +54,7 @@ class RoundInputs:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A few clients of one round, for one worker."""
+    """A few clients of one round, for one worker; their single updates are sent, or the sum of them."""
 
     population: Shared
     inputs: Shared
@@ -112,6 +114,21 @@ class Replies:
             if result.clients:
                 yield torch.from_numpy(result.deltas)
 
+    def held(self, arriving: Iterable[Tensor], sizes: Sequence[int]) -> list[Update]:
+        """The updates in memory; a client has as many samples as `sizes` says."""
+        deltas = torch.cat(list(arriving) or [NOTHING])
+        return [Update(k, sizes[k], delta) for k, delta in zip(self.clients, deltas)]
+
+    def stored(self, arriving: Iterable[Tensor], sizes: Sequence[int], file: Path | None) -> list[Update]:
+        """The updates in `file`, which grows as they arrive, or in one without a name."""
+        with RowWriter(file) as writer:
+            for deltas in arriving:
+                writer.add(deltas.numpy())
+            if not self.clients:
+                return []
+            rows = writer.finish()
+        return [StoredUpdate(k, sizes[k], Row(rows, place)) for place, k in enumerate(self.clients)]
+
     def outcome(self, delivery: Delivery) -> Outcome:
         """The outcome of the round; clients whose update is not in `delivery` keep what they had before."""
         accuracy = sum(self._accuracies) / len(self._accuracies) if self._accuracies else None
@@ -146,10 +163,21 @@ def train_block(block: Block) -> BlockResult:
     if not willing:
         deltas = NOTHING
     elif block.keep_updates:
-        deltas = torch.stack([update.delta for update in updates()])
+        deltas = _table(updates(), len(willing))
     else:
         deltas = weighted_sum(updates(), block.samples)
     return BlockResult(deltas.numpy(), willing, refused, tuple(accuracies), reports, kept)
+
+
+def _table(updates: Iterable[Update], count: int) -> Tensor:
+    """The deltas of `count` updates as rows, written there as they come."""
+    arriving = iter(updates)
+    first = next(arriving).delta
+    table = torch.empty(count, len(first), dtype=first.dtype)
+    table[0] = first
+    for row, update in zip(table[1:], arriving):
+        row.copy_(update.delta)
+    return table
 
 
 def _refusal(population: Population, received: Tensor) -> str | None:

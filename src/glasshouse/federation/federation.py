@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,6 @@ from glasshouse.defences.defence import Stack
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels.channel import Channel, Plain, RoundFailed, sum_in_order
 from glasshouse.federation.clients import (
-    NOTHING,
     Block,
     Outcome,
     Population,
@@ -25,7 +25,7 @@ from glasshouse.federation.clients import (
 from glasshouse.federation.history import History, Observed, Record, Round
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.strategy import ServerState, Strategy, Tensors, byte_count
-from glasshouse.federation.updates import Delivery, Update, blocks
+from glasshouse.federation.updates import Delivery, blocks, pieces
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import Evaluator
@@ -34,19 +34,27 @@ from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
 from glasshouse.progress import Progress
 
+IN_MEMORY = 256 * 2**20
+"""Up to so many bytes, the updates of a round that nobody keeps stay in memory."""
+
+IN_TRANSIT = 32 * 2**20
+"""As many bytes of updates leave a worker at a time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """How long a federation runs and which rounds are recorded.
 
     A fraction `fraction` of the clients takes part in each round; the run ends after `rounds`, or when the
-    global test accuracy reaches `target_accuracy`. The server's view is kept for the rounds in `observe`.
+    global test accuracy reaches `target_accuracy`. The server's view is kept for the rounds in `observe`,
+    with every single update if `observe_updates`, else with their mean alone.
     """
 
     rounds: int = 10
     fraction: float = 1.0
     target_accuracy: float | None = None
     observe: tuple[int, ...] = ()
+    observe_updates: bool = True
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -132,33 +140,41 @@ class Federation:
         payload: Tensors | None = None,
         kept: Mapping[int, Tensors] | None = None,
         keep_updates: bool = True,
+        file: Path | None = None,
     ) -> Outcome:
         """Send the model `sent`, shape (P,), to `clients`, have them train it, and return the outcome.
 
         Clients in `apart` get the model named there instead, and all of them the `payload`; `kept` is what
         clients remember of earlier rounds. Clients that refuse the model send nothing; raises `RoundFailed`
-        where all do, or where too few are left for the channel.
+        where all do, or where too few are left for the channel. Single updates are written to `file`, or to
+        one without a name where they are too large for memory.
         """
         _check_clients(clients, apart or {}, len(self.sizes))
         samples = sum(self.sizes[client] for client in clients)
         whole = keep_updates or not self.channel.shows_updates or self.channel.loses_updates
         models = {client: vector.numpy() for client, vector in (apart or {}).items()}
         inputs = self._engine.share(RoundInputs(sent.numpy(), models, payload or {}, kept or {}))
-        groups = blocks(clients)
+        size = self.layout.size * sent.element_size()
+        groups = pieces(clients, max(1, IN_TRANSIT // size)) if whole else blocks(clients)
         seed = derive(self._seed, "round", number)
         jobs = [Block(self._population, inputs, group, samples, seed, whole) for group in groups]
         replies = Replies()
         arriving = replies.collect(self._engine.map(train_block, jobs))
-        deltas = torch.cat(list(arriving) or [NOTHING]) if whole else sum_in_order(arriving)
+        if whole:
+            in_file = file is not None or size * len(clients) > IN_MEMORY
+            updates = (
+                replies.stored(arriving, self.sizes, file) if in_file else replies.held(arriving, self.sizes)
+            )
+        else:
+            total = sum_in_order(arriving)
         inputs.remove()
         if not replies.clients:
             raise RoundFailed(f"every client refused the model: {next(iter(replies.refused.values()))}")
         if whole:
-            updates = [Update(k, self.sizes[k], delta) for k, delta in zip(replies.clients, deltas)]
             delivery = self.channel.deliver(updates, derive(seed, "channel"))
         else:
             replied = sum(self.sizes[client] for client in replies.clients)
-            mean = deltas if replied == samples else deltas * (samples / replied)
+            mean = total if replied == samples else total * (samples / replied)
             delivery = Delivery(mean, replied, tuple(replies.clients))
         delivery = self._separated(delivery, replies)
         mean = self.defences.on_aggregate(delivery.mean, self.layout, torch_rng(seed, "aggregate"))
@@ -191,6 +207,7 @@ class Federation:
         chosen = self.strategy.choose(server, count)
         payload = self.strategy.brief(server)
         watched = number in plan.observe
+        every_update = watched and plan.observe_updates
         try:
             outcome = self.exchange(
                 history.vector,
@@ -198,12 +215,14 @@ class Federation:
                 number,
                 payload=payload,
                 kept={client: history.kept[client] for client in chosen if client in history.kept},
-                keep_updates=watched or self.strategy.needs_updates,
+                keep_updates=every_update or self.strategy.needs_updates,
+                file=record.updates_file(number) if every_update and self.channel.shows_updates else None,
             )
         except RoundFailed as failure:
             raise BadInput(f"{label}: round {number + 1} failed: {failure}") from failure
         if watched:
-            record.observe(Observed(number, history.vector, outcome.delivery, payload))
+            seen = outcome.delivery if every_update else dataclasses.replace(outcome.delivery, updates=None)
+            record.observe(Observed(number, history.vector, seen, payload))
         vector, memory = self.strategy.combine(server, outcome.delivery)
         if not torch.isfinite(vector).all():
             raise Diverged(f"{label}: round {number + 1} made the weights NaN or infinite; lower lr")
@@ -238,7 +257,7 @@ class Federation:
         summed = delivery.mean[length:] if len(delivery.mean) > length else None
         updates = delivery.updates
         if updates is not None and summed is not None:
-            updates = tuple(dataclasses.replace(update, delta=update.delta[:length]) for update in updates)
+            updates = tuple(update.first(length) for update in updates)
         reports = {k: replies.reports[k] for k in delivery.clients if replies.reports[k]}
         return dataclasses.replace(
             delivery, mean=delivery.mean[:length], updates=updates, summed=summed, reports=reports

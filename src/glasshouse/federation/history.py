@@ -2,15 +2,16 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from glasshouse.errors import BadInput
-from glasshouse.federation.updates import Delivery, Update
+from glasshouse.errors import BadInput, Fault
+from glasshouse.federation.rows import Rows, RowWriter, begin_anew, damaged
+from glasshouse.federation.updates import Delivery, Row, StoredUpdate, Update
 from glasshouse.store import read_tensors, write_tensors
 
 
@@ -57,7 +58,8 @@ class Record:
     """Keeps a federation's history and the observed rounds in a folder, or in memory where none is given.
 
     What a client remembers has a file for each client and round, and the checkpoint names the ones in force:
-    a round writes the files of its participants only, and can be killed at any time.
+    a round writes the files of its participants only, and can be killed at any time. The single updates of an
+    observed round have a file of their own, which is mapped and not read into memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -89,16 +91,16 @@ class Record:
         if self._folder is None or not (self._folder / "latest.safetensors").exists():
             return None
         file = self._folder / "latest.safetensors"
-        tensors, notes = read_tensors(file)
-        if "global" not in tensors or "rounds" not in notes:
-            raise BadInput(f"{file} is not a checkpoint of a federation; delete it and run again")
-        rows = [Round(**row | {"clients": tuple(row["clients"])}) for row in json.loads(notes["rounds"])]
-        self._kept = {
-            int(client): (number, read_tensors(self._kept_file(int(client), number))[0])
-            for client, number in json.loads(notes.get("kept", "{}")).items()
-        }
+        with _whole(file):
+            tensors, notes = read_tensors(file)
+            rows = [Round(**row | {"clients": tuple(row["clients"])}) for row in json.loads(notes["rounds"])]
+            self._kept = {
+                int(client): (number, read_tensors(self._kept_file(int(client), number))[0])
+                for client, number in json.loads(notes.get("kept", "{}")).items()
+            }
+            vector = tensors["global"]
         kept = {client: remembered for client, (_, remembered) in self._kept.items()}
-        return History(tensors["global"], tuple(rows), _under("memory", tensors), kept)
+        return History(vector, tuple(rows), _under("memory", tensors), kept)
 
     def observe(self, observed: Observed) -> None:
         """Keep what the server saw in one round."""
@@ -110,28 +112,56 @@ class Record:
         tensors |= {f"payload.{name}": tensor for name, tensor in observed.payload.items()}
         for client, report in delivery.reports.items():
             tensors |= {f"report.{client}.{name}": tensor for name, tensor in report.items()}
-        samples = [update.samples for update in delivery.updates or ()]
+        notes = {"clients": delivery.clients, "samples": delivery.samples, "updates": None}
         if delivery.updates is not None:
-            tensors["deltas"] = torch.stack([update.delta for update in delivery.updates])
-        notes = {"clients": list(delivery.clients), "samples": delivery.samples, "each": samples}
+            notes["updates"] = [
+                (update.client, update.samples, place)
+                for update, place in zip(delivery.updates, self._places(observed.number, delivery.updates))
+            ]
         write_tensors(self._round_file(observed.number), tensors, {"round": json.dumps(notes)})
 
     def observed(self, number: int) -> Observed:
         """What the server saw in round `number`."""
         if self._folder is None:
             return self._observed[number]
-        tensors, metadata = read_tensors(self._round_file(number))
-        notes = json.loads(metadata["round"])
-        updates = None
-        if "deltas" in tensors:
-            updates = tuple(map(Update, notes["clients"], notes["each"], tensors["deltas"]))
+        with _whole(self._round_file(number)):
+            tensors, metadata = read_tensors(self._round_file(number))
+            notes = json.loads(metadata["round"])
+            clients, samples, listed = (notes[name] for name in ("clients", "samples", "updates"))
+            sent, mean = tensors["sent"], tensors["mean"]
+        updates = None if listed is None else self._updates(number, listed)
         reports: dict[int, dict[str, Tensor]] = {}
         for name, tensor in _under("report", tensors).items():
             client, _, entry = name.partition(".")
             reports.setdefault(int(client), {})[entry] = tensor
-        clients = tuple(notes["clients"])
-        delivery = Delivery(tensors["mean"], notes["samples"], clients, updates, reports=reports)
-        return Observed(number, tensors["sent"], delivery, _under("payload", tensors))
+        delivery = Delivery(mean, samples, tuple(clients), updates, reports=reports)
+        return Observed(number, sent, delivery, _under("payload", tensors))
+
+    def updates_file(self, number: int) -> Path | None:
+        """Where the single updates of round `number` belong; null where the record is in memory."""
+        return None if self._folder is None else self._folder / f"round-{number:04d}-updates.safetensors"
+
+    def _places(self, number: int, updates: Sequence[Update]) -> list[int]:
+        """The rows that `updates` have in the file of their round; writes those that are elsewhere."""
+        file = self.updates_file(number)
+        assert file is not None
+        places = [_place(update, file.absolute()) for update in updates]
+        if None not in places:
+            return [place for place in places if place is not None]
+        with RowWriter(file) as writer:
+            for update in updates:
+                writer.add(update.delta.numpy()[None])
+            writer.finish()
+        return list(range(len(updates)))
+
+    def _updates(self, number: int, notes: Sequence[Sequence[int]]) -> tuple[Update, ...]:
+        """The updates, from their clients, sample counts and rows in the file."""
+        file = self.updates_file(number)
+        assert file is not None
+        rows = Rows(file)
+        if any(place >= len(rows) for _, _, place in notes):
+            raise damaged(file, f"it has {len(rows)} rows, and more were written")
+        return tuple(StoredUpdate(client, samples, Row(rows, place)) for client, samples, place in notes)
 
     def _kept_file(self, client: int, number: int) -> Path:
         assert self._folder is not None
@@ -140,6 +170,27 @@ class Record:
     def _round_file(self, number: int) -> Path:
         assert self._folder is not None
         return self._folder / f"round-{number:04d}.safetensors"
+
+
+def _place(update: Update, file: Path) -> int | None:
+    """The row that is the update's delta, all of it, in `file`; null where it is not there."""
+    if not isinstance(update, StoredUpdate) or not isinstance(update.row, Row):
+        return None
+    row = update.row
+    whole = row.length in (None, row.rows.shape[1])
+    return row.place if whole and row.rows.path == file else None
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[None]:
+    """Say what to do about a file of a record that is missing, or damaged, or of something else."""
+    try:
+        yield
+    except BadInput as error:
+        fault, _, _ = str(error).partition(";")
+        raise Fault(f"{fault}; {begin_anew(file.parent)}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(file, f"{type(error).__name__}: {error}") from error
 
 
 def _under(head: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,10 +1,15 @@
 """What travels in a round: each client's update, and what the server sees of them."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from glasshouse.federation.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,6 +19,50 @@ class Update:
     client: int
     samples: int
     delta: Tensor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, here or in another process, has its own row and not the whole table it is a view of."""
+        return _update, (self.client, self.samples, self.delta.numpy())
+
+    def first(self, length: int) -> "Update":
+        """The update without what lies beyond the first `length` entries."""
+        return Update(self.client, self.samples, self.delta[:length])
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """The first `length` entries, or all, of the row at `place`."""
+
+    rows: Rows
+    place: int
+    length: int | None = None
+
+    def read(self) -> Tensor:
+        """A view of the row in mapped memory."""
+        return self.rows[self.place][: self.length]
+
+
+class StoredUpdate(Update):
+    """An update whose delta lies in a file and is mapped when it is asked for."""
+
+    def __init__(self, client: int, samples: int, delta: Row | Tensor) -> None:
+        for name, value in (("client", client), ("samples", samples), ("row", delta)):
+            object.__setattr__(self, name, value)
+
+    row: Row | Tensor
+
+    @property
+    def delta(self) -> Tensor:  # type: ignore[override]
+        return self.row.read() if isinstance(self.row, Row) else self.row
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.row, Row):
+            return StoredUpdate, (self.client, self.samples, self.row)
+        return super().__reduce__()
+
+    def first(self, length: int) -> Update:
+        row = dataclasses.replace(self.row, length=length) if isinstance(self.row, Row) else self.row[:length]
+        return StoredUpdate(self.client, self.samples, row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +82,21 @@ class Delivery:
     reports: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
 
 
+def check_stored(updates: Iterable[Update]) -> None:
+    """Refuse updates whose file is damaged."""
+    rows = [
+        update.row.rows
+        for update in updates
+        if isinstance(update, StoredUpdate) and isinstance(update.row, Row)
+    ]
+    for table in dict.fromkeys(rows):
+        table.check()
+
+
+def _update(client: int, samples: int, delta: np.ndarray) -> Update:
+    return Update(client, samples, torch.from_numpy(delta))
+
+
 def weighted_sum(updates: Iterable[Update], samples: int) -> Tensor:
     """The sum of the deltas in their order, each weighted by its share of `samples`."""
     total: Tensor | None = None
@@ -41,6 +105,11 @@ def weighted_sum(updates: Iterable[Update], samples: int) -> Tensor:
         total = update.delta * share if total is None else total.add_(update.delta, alpha=share)
     assert total is not None
     return total
+
+
+def pieces(clients: Iterable[int], rows: int) -> list[tuple[int, ...]]:
+    """The blocks of `clients`, each cut into pieces of at most `rows` clients."""
+    return [block[start : start + rows] for block in blocks(clients) for start in range(0, len(block), rows)]
 
 
 def blocks(clients: Iterable[int], count: int = 8) -> list[tuple[int, ...]]:

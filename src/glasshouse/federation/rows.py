@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -49,7 +50,6 @@ class Rows:
     def __init__(self, file: Path | BinaryIO) -> None:
         self._file = file.absolute() if isinstance(file, Path) else file
         self._memory: mmap.mmap | None = None
-        self._read = 0
         self.shape, self._dtype, self._checksum = _described(file)
 
     def __len__(self) -> int:
@@ -60,10 +60,7 @@ class Rows:
         """The row at `place`."""
         length, size = self.shape[1], self.shape[1] * self._dtype.itemsize
         memory = self.map()
-        self._read += size
-        if self._read > WINDOW and sys.platform == "linux":
-            memory.madvise(PAGEOUT)
-            self._read = size
+        _hand_back(size)
         return torch.from_numpy(np.frombuffer(memory, self._dtype, length, HEADER + place * size))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -97,7 +94,22 @@ class Rows:
         if self._memory is None:
             with _opened(self._file) as file:
                 self._memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            _mapped.add(self)
         return self._memory
+
+
+_mapped: WeakSet[Rows] = WeakSet()
+_read = 0
+
+
+def _hand_back(size: int) -> None:
+    """Count `size` bytes as read; when a window is full, hand back what this process has read of all rows."""
+    global _read
+    _read += size
+    if _read > WINDOW and sys.platform == "linux":
+        for rows in list(_mapped):
+            rows.map().madvise(PAGEOUT)
+        _read = size
 
 
 class RowWriter:

@@ -6,6 +6,7 @@ stands for the predictions of the class, and the counts n solve  sum_c n_c (P_cj
 sum_c n_c = N. The system is exact when the predictions within a class agree, as they do for one sample each.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,16 +80,14 @@ def count_labels(
     return whole_counts(shares, samples)
 
 
-def _observations(access: UpdateAccess | AggregateAccess) -> list[Observation]:
-    """What there is to look at, the earliest of each client or group."""
-    every: list[Observation]
+def _observations(access: UpdateAccess | AggregateAccess) -> Iterator[Observation]:
+    """What there is to look at, the earliest of each client or group; updates are read one by one."""
     if isinstance(access, UpdateAccess):
-        every = [
-            (seen.sent, update.delta, (update.client,), (update.samples,))
-            for seen in access.rounds
-            for update in seen.updates
-        ]
+        updates = [(seen.sent, update) for seen in access.rounds for update in seen.updates]
+        first = {update.client: (sent, update) for sent, update in reversed(updates)}
+        for sent, update in reversed(first.values()):
+            yield sent, update.delta, (update.client,), (update.samples,)
     else:
-        every = [(seen.sent, seen.mean, seen.clients, seen.sizes) for seen in access.rounds]
-    earliest = {clients: (sent, delta, clients, sizes) for sent, delta, clients, sizes in reversed(every)}
-    return list(earliest.values())[::-1]
+        sums = {seen.clients: seen for seen in reversed(access.rounds)}
+        for seen in reversed(sums.values()):
+            yield seen.sent, seen.mean, seen.clients, seen.sizes

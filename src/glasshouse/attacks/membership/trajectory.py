@@ -29,6 +29,7 @@ from glasshouse.attacks.membership.signals import losses
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.source import Sources
 from glasshouse.federation.shadows import log_odds
+from glasshouse.federation.updates import Update
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.layout import write_vector
@@ -85,22 +86,28 @@ class SourceInference(Attack):
 
     def run(self, access: UpdateAccess, knowledge: Knowledge, rng: torch.Generator) -> Sources:
         candidates = required(knowledge.candidates)
-        ask = _asking(access.protocol, candidates.x)
-        by_client: dict[int, list[np.ndarray]] = {}
-        for seen in seen_rounds(access):
-            before = log_odds(ask(seen.sent), candidates.y) if self.calibrated else None
+        ask, rounds = _asking(access.protocol, candidates.x), seen_rounds(access)
+        sent = [log_odds(ask(seen.sent), candidates.y) for seen in rounds] if self.calibrated else None
+        by_client: dict[int, list[tuple[int, Update]]] = {}
+        for number, seen in enumerate(rounds):
             for update in single_updates(seen):
-                after = ask(seen.sent + update.delta)
-                if before is None:
-                    better = -losses(after, candidates.y)
-                else:
-                    better = log_odds(after, candidates.y) - before
-                by_client.setdefault(update.client, []).append(better)
-        clients = np.array(sorted(by_client))
-        if len(clients) < 2:
+                by_client.setdefault(update.client, []).append((number, update))
+        if len(by_client) < 2:
             raise CannotRun("one client was seen, so there is nothing to find out about the source")
-        means = np.stack([np.mean(by_client[client], axis=0) for client in clients.tolist()])
-        return Sources(clients[means.argmax(0)])
+
+        def better(number: int, update: Update) -> np.ndarray:
+            after = ask(rounds[number].sent + update.delta)
+            return (
+                -losses(after, candidates.y) if sent is None else log_odds(after, candidates.y) - sent[number]
+            )
+
+        # One client at a time: with many, there is no room for what all of them know of every candidate.
+        named, best = np.full(len(candidates), -1), np.full(len(candidates), -np.inf)
+        for client, seen_of in sorted(by_client.items()):
+            known = np.mean([better(number, update) for number, update in seen_of], axis=0)
+            first = (known > best) | (named < 0)
+            named, best = np.where(first, client, named), np.where(first, known, best)
+        return Sources(named)
 
 
 def claims(odds: np.ndarray, sent: np.ndarray | None) -> np.ndarray:

@@ -28,7 +28,7 @@ from glasshouse.errors import Fault
 HEADER = 512
 """Bytes before the first row: their count, as eight bytes, and a description in JSON."""
 
-DTYPES = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
+DTYPES: dict[str, np.dtype[Any]] = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 
 WINDOW = 64 * 2**20
 """After so many bytes, what was read is handed back to the system, which can read it again."""

@@ -52,7 +52,7 @@ class StoredUpdate(Update):
     row: Row | Tensor
 
     @property
-    def delta(self) -> Tensor:  # type: ignore[override]
+    def delta(self) -> Tensor:
         return self.row.read() if isinstance(self.row, Row) else self.row
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
+import torch
 from scipy import stats
 from torch import Tensor, nn
 

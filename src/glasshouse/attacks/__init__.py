@@ -34,6 +34,8 @@ ATTACKS = Registry(
         "idlg": "glasshouse.attacks.inversion.published:IDLG",
         "inverting-gradients": "glasshouse.attacks.inversion.published:InvertingGradients",
         "gradinversion": "glasshouse.attacks.inversion.published:GradInversion",
+        "gradvit": "glasshouse.attacks.inversion.transformers:GradViT",
+        "april-optim": "glasshouse.attacks.inversion.transformers:APRILOptim",
         "lbfgs-l2": "glasshouse.attacks.inversion.published:LBFGSL2",
         "lbfgs-cosine": "glasshouse.attacks.inversion.published:LBFGSCosine",
         "adam-cosine": "glasshouse.attacks.inversion.published:AdamCosine",

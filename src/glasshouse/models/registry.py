@@ -11,6 +11,7 @@ MODELS = Registry(
         "stdcnn": "glasshouse.models.convolutional:stdcnn",
         "c1": "glasshouse.models.convolutional:c1",
         "convnet": "glasshouse.models.convolutional:convnet",
+        "cnn6": "glasshouse.models.leaky:cnn6",
         "resnet18": "glasshouse.models.residual:resnet18",
         "resnet20-4": "glasshouse.models.residual:resnet20_4",
         "efficientnet-b0": "glasshouse.models.efficientnet:efficientnet_b0",

@@ -20,5 +20,6 @@ MODELS = Registry(
         "vgg": "glasshouse.models.split:vgg",
         "resnet": "glasshouse.models.split:resnet",
         "vit": "glasshouse.models.vit:vit",
+        "april-vit": "glasshouse.models.april:april_vit",
     },
 )

@@ -149,7 +149,7 @@ def test_one_step_of_an_update_is_the_gradient(engine):
 
 def test_eluding_returns_images_of_its_target_alone(engine):
     evidence = Eluding(target=2, most=3, steps=5).run(make_access(engine), Knowledge(), generator())
-    assert evidence.clients == (2,)
+    assert evidence.parts[0].clients == (2,)
     assert evidence.x.shape == (3, *SHAPE)
     assert "3 images were sought to explain the gradient of 12" in evidence.note
     assert "2 rounds with the same client, which gets another model" in evidence.note
@@ -221,7 +221,7 @@ def test_fishing_lands_an_image_and_says_how_many_rounds_it_took(engine):
     access = make_access(engine, model=smooth_hidden(), split=split)
     told = Knowledge(auxiliary=split.images("auxiliary"))
     evidence = Fishing(steps=800, tv=0.0).run(access, told, generator())
-    assert evidence.clients == (0, 1, 2)
+    assert evidence.parts[0].clients == (0, 1, 2)
     assert "class 3, 2 rounds" in evidence.note
     assert psnr(evidence.x, split.pool.x[[lone]]) > 20
 

@@ -19,7 +19,7 @@ from glasshouse.errors import BadInput, CannotRun, Fault
 from glasshouse.evidence.evasion import AdversarialExamples
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.evidence.membership import MembershipScores
-from glasshouse.evidence.reconstruction import Reconstructions
+from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.evidence.source import Sources
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.recipe import Recipe
@@ -192,7 +192,7 @@ def counted(*clients, counts=None):
 
 
 def rebuilt(clients=(0,), seconds=1.0, note=None):
-    return lambda access, images: Reconstructions(images.x[:2], clients, seconds, 1.0, note)
+    return lambda access, images: Reconstructions((Rebuilt(images.x[:2], clients),), seconds, 1.0, note)
 
 
 @pytest.mark.parametrize(("attack", "answer", "words"), [
@@ -323,7 +323,7 @@ def test_clients_train_the_same_with_the_servers_gradients_switched_off(case, mo
     def exchanges(access, images):
         with mode():
             means.append(access.exchange(access.current * 1, [0, 1]).mean)
-        return Reconstructions(images.x[:0], (0, 1), 0.0, 0.0)
+        return Reconstructions((Rebuilt(images.x[:0], (0, 1)),), 0.0, 0.0)
 
     for _ in range(2):
         ANSWER["now"] = exchanges
@@ -336,7 +336,7 @@ def test_a_model_of_another_shape_is_not_sent(case):
     def sends(access, images):
         with pytest.raises(BadInput, match="a model of another shape"):
             access.exchange(access.current[1:], [0, 1])
-        return Reconstructions(images.x[:0], (0, 1), 0.0, 0.0)
+        return Reconstructions((Rebuilt(images.x[:0], (0, 1)),), 0.0, 0.0)
 
     ANSWER["now"] = sends
     examination = examine(case, f"{__name__}:OwnImages", ServerAccess)

@@ -9,7 +9,7 @@ from PIL import Image
 
 from glasshouse.auditing.gallery import save_pictures
 from glasshouse.errors import CannotRun
-from glasshouse.evidence.reconstruction import Reconstructions, ranked
+from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions, ranked
 
 SECONDS = {"offline": 12.5, "online": 0.25}
 
@@ -22,7 +22,7 @@ def judged(evidence, split=None):
 
 
 def found(x, clients=(0, 1, 2), note=None, split=None):
-    judgement = judged(Reconstructions(x, clients, **SECONDS, note=note), split)
+    judgement = judged(Reconstructions((Rebuilt(x, clients),), **SECONDS, note=note), split)
     return {score.metric: score for score in judgement.scores}
 
 
@@ -139,7 +139,9 @@ def test_what_cannot_be_the_samples_is_refused(x, complaint):
 
 
 def shown(x, folder, clients=(0, 1, 2)):
-    return save_pictures(judged(Reconstructions(x, clients, **SECONDS)).pictures, folder, "rebuilt")
+    return save_pictures(
+        judged(Reconstructions((Rebuilt(x, clients),), **SECONDS)).pictures, folder, "rebuilt"
+    )
 
 
 def test_the_gallery_shows_the_best_the_median_and_the_worst_beside_their_originals(tmp_path):

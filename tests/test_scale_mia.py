@@ -55,7 +55,7 @@ def serving(model, engine, sizes, channel="ideal", recipe=ONE_STEP):
 
 
 def recovered(evidence, held):
-    x = torch.cat([held[client] for client in evidence.clients])
+    x = torch.cat([held[client] for client in evidence.parts[0].clients])
     return float((match(x, evidence.x).psnr >= 30).mean())
 
 
@@ -141,7 +141,7 @@ def test_several_local_steps_blur_but_do_not_stop_it(engine, epochs, batch_size)
     recipe = Recipe(epochs=epochs, batch_size=batch_size, lr=0.05)
     access, held = serving(wide_model(hidden=True), engine, (8, 8), "ideal", recipe)
     evidence = ScaleMIA(law="empirical").run(access, Knowledge(auxiliary=AUXILIARY), rng())
-    x = torch.cat([held[client] for client in evidence.clients])
+    x = torch.cat([held[client] for client in evidence.parts[0].clients])
     assert (match(x, evidence.x).psnr >= 18).mean() > 0.4
 
 

@@ -13,7 +13,7 @@ from glasshouse.auditing.examine import Examination
 from glasshouse.auditing.gallery import contact_sheet
 from glasshouse.data.sources import load
 from glasshouse.errors import BadInput
-from glasshouse.evidence.reconstruction import Reconstructions
+from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.evidence.truth import Question
 from glasshouse.learning.engine import Engine
 from glasshouse.measures.estimate import proportion
@@ -156,7 +156,7 @@ def examined(case, x):
     nobody = np.empty(0, dtype=np.int64)
     rng = torch.Generator()
     question = Question(case.truth, case.truth.pool[:0], nobody, nobody > 0, None, case.auxiliary, rng)
-    evidence = Reconstructions(x, tuple(range(1, 9)), 0.0, 0.0)
+    evidence = Reconstructions((Rebuilt(x, tuple(range(1, 9))),), 0.0, 0.0)
     examination = Examination(case, PUBLISHED, BlindServerAccess, "reconstruction", evidence=evidence)
     return dataclasses.replace(examination, question=question, judgement=evidence.judge(question))
 

@@ -1,6 +1,6 @@
 """Training images rebuilt."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,16 +68,43 @@ FAMILIES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Reconstructions(Evidence):
+class Snapshot:
+    """The images, shape (K, C, H, W), that an attack had after `step` steps and `seconds`, at `objective`."""
+
+    step: int
+    seconds: float
+    objective: float
+    x: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Rebuilt:
     """Images, shape (K, C, H, W) in [0, 1], believed to be among the training data of `clients`.
 
-    There are at most as many as these clients hold together. `offline` are the seconds that went into
-    preparing the attack, once for all rounds; `online` those from the update to the images.
-    `note` says what it took beyond a round with one model, and what kept it from more.
+    There are at most as many as these clients hold together. An attack that reads the images' labels returns
+    them, shape (K,); one that improves its images step by step, how far it had come at a few of the steps,
+    and the `objective` that it reached. `round` is that of the update they come from.
     """
 
     x: Tensor
     clients: tuple[int, ...]
+    labels: Tensor | None = None
+    round: int | None = None
+    objective: float | None = None
+    snapshots: tuple[Snapshot, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstructions(Evidence):
+    """What was rebuilt, in one part for each update, or sum of updates, that was attacked.
+
+    `offline` are the seconds that went into preparing the attack, once for all rounds; `online` those from
+    the updates to the images. `note` says what it took beyond a round with one model, and what kept it from
+    more.
+    """
+
+    parts: tuple[Rebuilt, ...]
     offline: float
     online: float
     note: str | None = None
@@ -86,16 +113,17 @@ class Reconstructions(Evidence):
     metrics = METRICS
     families = FAMILIES
 
+    @property
+    def x(self) -> Tensor:
+        """The images of all parts, shape (K, C, H, W)."""
+        return torch.cat([part.x for part in self.parts])
+
     def judge(self, question: Question) -> Judgement:
-        """Every sample counts: where no image was returned for it, a uniform grey one is judged.
+        """Every sample counts, once for each part: where no image was returned for it, grey is judged.
 
         The blind guess shows, for each sample, the auxiliary image that is nearest to it.
         """
-        if question.truth.clients:
-            check_clients(self.clients, len(question.truth.clients))
-        originals = question.truth.held_by(self.clients).x
-        self._check(originals)
-        matched = match(originals, self.x)
+        originals, matched = _matched(self.parts, question)
         blind = blind_guess(originals, question.auxiliary.x)
         blind_psnr, n = paired_psnr(originals, blind), len(originals)
         recovered, exact = matched.psnr >= RECOVERED, matched.psnr >= NEAR_EXACT
@@ -111,20 +139,13 @@ class Reconstructions(Evidence):
             Score("offline-seconds", Estimate(float(self.offline), None, None, n)),
             Score("online-seconds", Estimate(float(self.online), None, None, n)),
         )
-        shown = question.detailed and len(self.x) > 0
+        shown = question.detailed and any(len(part.x) for part in self.parts)
         return Judgement(scores, pictures=tuple(_shown(originals, matched)) if shown else ())
 
     @classmethod
     def of_failed_round(cls, reason: str, shape: tuple[int, int, int], clients: int) -> "Reconstructions":
         """No image of anybody."""
-        return cls(torch.empty(0, *shape), tuple(range(clients)), 0.0, 0.0, reason)
-
-    def _check(self, originals: Tensor) -> None:
-        """Refuse what is no image, and more images than samples: one could return thousands and hope."""
-        if len(self.x) > len(originals):
-            raise CannotRun(f"the attack returned {len(self.x)} images for {len(originals)} samples")
-        if self.x.shape[1:] != originals.shape[1:] or not ((self.x >= 0) & (self.x <= 1)).all():
-            raise CannotRun("the attack returned something other than images of the samples' shape in [0, 1]")
+        return cls((Rebuilt(torch.empty(0, *shape), tuple(range(clients))),), 0.0, 0.0, reason)
 
     def _psnr_of_recovered(self, psnr: np.ndarray) -> Estimate:
         """No chance stands beside it: these samples were chosen by the attack's success on them."""
@@ -132,6 +153,33 @@ class Reconstructions(Evidence):
             return mean(psnr.tolist(), bounds=(0.0, CAP))
         reason = f"no image reached {RECOVERED:g} dB"
         return Estimate(None, None, None, 0, f"{reason} ({self.note})" if self.note else reason)
+
+
+def _matched(parts: Sequence[Rebuilt], question: Question) -> tuple[Tensor, Match]:
+    """The samples of each part's clients, one part's after the other's, and what was made of each."""
+    if not isinstance(parts, tuple | list) or not parts:
+        raise CannotRun("the attack returned no part, not even one without images")
+    originals, matches = [], []
+    for part in parts:
+        if question.truth.clients:
+            check_clients(part.clients, len(question.truth.clients))
+        originals.append(question.truth.held_by(part.clients).x)
+        _check(part.x, originals[-1])
+        matches.append(match(originals[-1], part.x))
+    joined = Match(
+        torch.cat([matched.guess for matched in matches]),
+        np.concatenate([matched.psnr for matched in matches]),
+        np.concatenate([matched.returned for matched in matches]),
+    )
+    return torch.cat(originals), joined
+
+
+def _check(x: Tensor, originals: Tensor) -> None:
+    """Refuse what is no image, and more images than samples: one could return thousands and hope."""
+    if len(x) > len(originals):
+        raise CannotRun(f"the attack returned {len(x)} images for {len(originals)} samples")
+    if x.shape[1:] != originals.shape[1:] or not ((x >= 0) & (x <= 1)).all():
+        raise CannotRun("the attack returned something other than images of the samples' shape in [0, 1]")
 
 
 def _shown(originals: Tensor, matched: Match) -> Iterator[ImagePair]:

@@ -25,7 +25,7 @@ from glasshouse.attacks.inversion.cosine import Inversion
 from glasshouse.attacks.inversion.updates import AVERAGED, mean_decay, mean_gradient, training_network
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.errors import BadInput
-from glasshouse.evidence.reconstruction import Reconstructions
+from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.federation.updates import Delivery
 from glasshouse.measures.labels import whole_counts
 from glasshouse.options import check_whole
@@ -76,7 +76,8 @@ class Eluding(Inversion):
         second = access.exchange(dead, everyone, apart={self.target: live})
         if not all(self.target in delivery.clients for delivery in (first, second)):
             note = f"client {self.target} was not among those that sent an update"
-            return Reconstructions(torch.empty(0, *protocol.shape), (self.target,), offline, 0.0, note)
+            nothing = Rebuilt(torch.empty(0, *protocol.shape), (self.target,))
+            return Reconstructions((nothing,), offline, 0.0, note)
 
         began = time.perf_counter()
         counts = target_labels(protocol, head, self.target_update(access, first, dead), held)
@@ -86,7 +87,10 @@ class Eluding(Inversion):
         known = unpolluted(protocol, head, gate)
         images = self.invert(protocol, training_network(protocol, live), gradient, labels, known, rng)
         return Reconstructions(
-            images, (self.target,), offline, time.perf_counter() - began, self._note(protocol, held)
+            (Rebuilt(images, (self.target,), labels),),
+            offline,
+            time.perf_counter() - began,
+            self._note(protocol, held),
         )
 
     def target_update(self, access: BlindServerAccess, delivery: Delivery, dead: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from glasshouse.attacks.inversion.updates import AVERAGED, COUPLED, BatchNorm, f
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput, CannotRun
-from glasshouse.evidence.reconstruction import Reconstructions
+from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
 from glasshouse.options import check_number, check_whole
@@ -99,7 +99,9 @@ class Fishing(Inversion):
         labels = torch.tensor([label])
         image = self.invert(protocol, alone.network, alone.gradient, labels, alone.known, rng)
         online = time.perf_counter() - began
-        return Reconstructions(image, alone.clients, offline, online, server.note(f"class {label}"))
+        return Reconstructions(
+            (Rebuilt(image, alone.clients, labels),), offline, online, server.note(f"class {label}")
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +218,7 @@ class FishingServer:
     def nothing(self, offline: float, reason: str) -> Reconstructions:
         """No image, and why."""
         none, everyone = torch.empty(0, *self._protocol.shape), tuple(range(len(self._access.sizes)))
-        return Reconstructions(none, everyone, offline, 0.0, self.note(reason))
+        return Reconstructions((Rebuilt(none, everyone),), offline, 0.0, self.note(reason))
 
     def note(self, words: str) -> str:
         """`words` with the number of rounds and what was approximated."""

@@ -26,7 +26,7 @@ from glasshouse.attacks.crafted.leakage import Bins, Law, bin_sums, thresholds
 from glasshouse.attacks.inversion.updates import check_plain_steps, mean_decay, one_step
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
-from glasshouse.evidence.reconstruction import Reconstructions
+from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
 from glasshouse.options import check_choice, check_whole
@@ -73,7 +73,7 @@ class ImprintAttack(Attack):
         received = time.perf_counter()
         x = self.rebuild(serving, imprint, delivery)
         online = time.perf_counter() - received
-        return Reconstructions(x, delivery.clients, crafted - started, online, self.note(access))
+        return Reconstructions((Rebuilt(x, delivery.clients),), crafted - started, online, self.note(access))
 
     @abstractmethod
     def imprint(self, access: ServerAccess, auxiliary: Images) -> "Imprint":

@@ -26,7 +26,7 @@ from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, kept_surr
 from glasshouse.attacks.inversion.updates import check_plain_steps, one_step
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
-from glasshouse.evidence.reconstruction import Reconstructions
+from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.federation.updates import Delivery
 from glasshouse.options import check_choice, check_number, check_share, check_whole
@@ -115,7 +115,7 @@ class ScaleMIA(Attack):
         note = f"{rounds} rounds with the same clients" if rounds > 1 else None
         if lost:
             note = f"{rounds} rounds, {lost} of them lost because other clients dropped out"
-        return Reconstructions(images, clients, 0.0, online, note)
+        return Reconstructions((Rebuilt(images, clients),), 0.0, online, note)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from glasshouse.access import Protocol
+from glasshouse.access import AggregateAccess, Protocol, UpdateAccess
 from glasshouse.errors import CannotRun
 from glasshouse.learning.layout import write_vector
 from glasshouse.learning.recipe import Recipe
@@ -19,6 +20,65 @@ AVERAGED = "several local steps are read as one gradient, their mean"
 
 COUPLED = "batch norm mixes the sample with its batch, of which only mean statistics are known"
 """What an attack says that inverts one sample of a batch through batch norm."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttackedUpdate:
+    """One thing to invert: the model `sent`, shape (P,), and the weighted mean `delta` of its clients' changes.
+
+    A curious server has the update of one client, a blind one the sum of several; `sizes` are their sample
+    counts.
+    """
+
+    protocol: Protocol
+    round: int
+    sent: Tensor
+    delta: Tensor
+    clients: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def samples(self) -> int:
+        """How many images are behind it."""
+        return sum(self.sizes)
+
+    @property
+    def steps(self) -> int:
+        """How many local steps a client took at most."""
+        return max(map(self.protocol.recipe.total_steps, self.sizes))
+
+    def gradient(self) -> Tensor:
+        """The mean gradient over all images and steps, shape (P,); 0 for buffers.
+
+        Exact for one step of SGD on all of a client's images.
+        """
+        recipe = self.protocol.recipe
+        check_plain_steps(recipe)
+        rate = sum(size * recipe.effective_rate(size) for size in self.sizes) / self.samples
+        gradient = (mean_decay(self.protocol, self.sent, self.sizes) - self.delta) / rate
+        gradient[self.protocol.layout.trainable :] = 0
+        return gradient
+
+
+def attacked_updates(access: UpdateAccess | AggregateAccess, count: int) -> list[AttackedUpdate]:
+    """Up to `count` updates, or sums, of the first and the last round seen; the smallest clients' first."""
+    ends = list(dict.fromkeys((0, len(access.rounds) - 1)))
+    shares = [-(-count // len(ends)), count // len(ends)][: len(ends)]
+    return [update for end, share in zip(ends, shares) for update in _updates_of_round(access, end)[:share]]
+
+
+def _updates_of_round(access: UpdateAccess | AggregateAccess, place: int) -> list[AttackedUpdate]:
+    protocol = access.protocol
+    if isinstance(access, AggregateAccess):
+        summed = access.rounds[place]
+        return [
+            AttackedUpdate(protocol, summed.number, summed.sent, summed.mean, summed.clients, summed.sizes)
+        ]
+    seen = access.rounds[place]
+    return [
+        AttackedUpdate(protocol, seen.number, seen.sent, update.delta, (update.client,), (update.samples,))
+        for update in sorted(seen.updates, key=lambda update: update.samples)
+    ]
 
 
 def check_plain_steps(recipe: Recipe) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
+import torch
 from scipy import stats
 from torch import Tensor, nn
 
@@ -172,8 +173,9 @@ def _rebuilt(examination: Examination) -> Reconstructions:
 
 def _originals(examination: Examination) -> Tensor:
     """The images of the clients that the attack is about, shape (N, C, H, W)."""
-    assert examination.case.truth is not None
-    return examination.case.truth.held_by(_rebuilt(examination).clients).x
+    truth = examination.case.truth
+    assert truth is not None
+    return torch.cat([truth.held_by(part.clients).x for part in _rebuilt(examination).parts])
 
 
 def over_rounds(

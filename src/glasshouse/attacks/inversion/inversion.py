@@ -1,0 +1,65 @@
+"""Images from updates: what every attack does that rebuilds them, whatever its mathematics."""
+
+import time
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from glasshouse.access import AggregateAccess, UpdateAccess
+from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.attacks.inversion.updates import AttackedUpdate, attacked_updates
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
+from glasshouse.options import check_whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateInversion(Attack):
+    """Rebuilds the images behind up to `updates` updates, or sums of updates.
+
+    Half of them come from the first round that was seen, half from the last; in each round those of the
+    clients with the fewest images, which mix the least.
+    """
+
+    name: ClassVar[str]
+    family = "reconstruction"
+    needs = (UpdateAccess, AggregateAccess)
+
+    updates: int = 4
+
+    def __post_init__(self) -> None:
+        check_whole(self.name, "updates", self.updates, 1)
+
+    def run(
+        self, access: UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
+    ) -> Reconstructions:
+        began = time.perf_counter()
+        parts = [self._part(update, knowledge, rng) for update in attacked_updates(access, self.updates)]
+        refusals = [part for part in parts if isinstance(part, CannotRun)]
+        if len(refusals) == len(parts):
+            raise refusals[0]
+        rebuilt = tuple(part for part in parts if isinstance(part, Rebuilt))
+        note = joined(part.note for part in rebuilt)
+        if refusals:
+            note = joined([note, f"{len(refusals)} of {len(parts)} updates were not tried: {refusals[0]}"])
+        return Reconstructions(rebuilt, 0.0, time.perf_counter() - began, note)
+
+    @abstractmethod
+    def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
+        """The images behind one update; raises `CannotRun` where the attack does not apply to it."""
+
+    def _part(
+        self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator
+    ) -> Rebuilt | CannotRun:
+        try:
+            return replace(self.rebuild(update, knowledge, rng), round=update.round)
+        except CannotRun as refusal:
+            return refusal
+
+
+def joined(notes: Iterable[str | None]) -> str | None:
+    """Different notes as one; null where there is none."""
+    return "; ".join(dict.fromkeys(note for note in notes if note)) or None

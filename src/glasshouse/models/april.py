@@ -10,14 +10,14 @@ WIDTH = 384
 DEPTH = 4
 HEADS = 6
 LARGEST_PATCH = 4
-SPREAD = 0.02
 
 
 def april_vit(shape: Shape, classes: int) -> nn.Module:
     """ViT-A of the APRIL paper: learned positions, and a first attention without norm or shortcut.
 
     Four blocks of width 384 with six heads on 4x4 patches; of smaller images the patch is smaller. The last
-    layer reads the class token.
+    layer reads the class token. Positions begin at unit length per entry, as those of `vit`: with smaller
+    ones the tokens' gradients are nearly equal, and single precision does not tell them apart.
     """
     return AprilTransformer(shape, classes)
 
@@ -35,8 +35,8 @@ class AprilTransformer(nn.Module):
         self.side = patch_side(shape, LARGEST_PATCH)
         patches = (height // self.side) * (width // self.side)
         self.embedding = nn.Linear(channels * self.side**2, WIDTH)
-        self.class_token = nn.Parameter(SPREAD * torch.randn(1, 1, WIDTH))
-        self.position = nn.Parameter(SPREAD * torch.randn(1, 1 + patches, WIDTH))
+        self.class_token = nn.Parameter(torch.randn(1, 1, WIDTH))
+        self.position = nn.Parameter(torch.randn(1, 1 + patches, WIDTH))
         self.attention = Attention(WIDTH, HEADS)
         self.blocks = nn.Sequential(*(TransformerBlock(WIDTH, HEADS) for _ in range(DEPTH - 1)))
         self.head = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, classes))

@@ -5,6 +5,7 @@ change of shape. Which modules a network runs, in which order and on what, shows
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -53,8 +54,9 @@ class Step:
 
 def find_chain(network: nn.Module, shape: tuple[int, int, int]) -> tuple[Link, ...]:
     """The links of `network`, first to last, or `CannotRun` where it is no chain of them."""
-    probe = torch.rand(1, *shape, generator=torch.Generator().manual_seed(0))
-    steps, logits = watch(network, probe)
+    probe = random_image(shape)
+    with torch.no_grad():
+        steps, logits = watch(deepcopy(network).double().eval(), probe)
     steps = [step for step in steps if not isinstance(step.module, nn.Flatten | nn.Identity)]
     before = probe
     for step in steps:
@@ -77,9 +79,13 @@ def find_chain(network: nn.Module, shape: tuple[int, int, int]) -> tuple[Link, .
     return tuple(links)
 
 
-@torch.no_grad()
+def random_image(shape: tuple[int, int, int]) -> Tensor:
+    """An image of the attacker's own, to see what a network does with it; shape (1, C, H, W), double."""
+    return torch.rand(1, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
 def watch(network: nn.Module, x: Tensor) -> tuple[list[Step], Tensor]:
-    """Each module without children that images `x`, shape (N, C, H, W), pass in eval mode; and the logits."""
+    """Each module without children that images `x`, shape (N, C, H, W), pass; and the logits they end in."""
     steps: list[Step] = []
 
     def note(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
@@ -87,15 +93,11 @@ def watch(network: nn.Module, x: Tensor) -> tuple[list[Step], Tensor]:
 
     leaves = [(name, module) for name, module in network.named_modules() if not list(module.children())]
     hooks = [module.register_forward_hook(note(name)) for name, module in leaves]
-    training = [module for module in network.modules() if module.training]
     try:
-        network.eval()
-        logits: Tensor = network(x.to(next(network.parameters()).dtype))
+        logits: Tensor = network(x)
     finally:
         for hook in hooks:
             hook.remove()
-        for module in training:
-            module.training = True
     return steps, logits
 
 
@@ -103,7 +105,7 @@ def _check(step: Step, before: Tensor) -> None:
     module, kind = step.module, type(step.module).__name__
     if not isinstance(module, (nn.Conv2d, nn.Linear, *ACTIVATIONS)):
         raise CannotRun(f"{kind} at {step.name!r} cannot be undone; only linear maps and activations can")
-    if not torch.equal(before.to(step.x.dtype).flatten(), step.x.flatten()):
+    if not torch.equal(before.flatten(), step.x.flatten()):
         raise CannotRun(f"what enters {kind} at {step.name!r} is not what left the layer before it")
     if isinstance(module, nn.Linear) and step.x.dim() != 2:
         raise CannotRun(f"the linear layer {step.name!r} acts on several places at once")

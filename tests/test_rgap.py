@@ -5,18 +5,25 @@ import os
 import numpy as np
 import pytest
 import torch
+from conftest import make_images
+from sent_updates import gradients_of, seen_updates
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.inversion.chain import find_chain
 from glasshouse.attacks.inversion.convolution import Meetings
-from glasshouse.attacks.inversion.rgap import head_inputs, rank_analysis, recover, undo
+from glasshouse.attacks.inversion.exact import RGAP
+from glasshouse.attacks.inversion.rgap import Recovered, head_inputs, rank_analysis, recover, undo
+from glasshouse.data.images import Images
 from glasshouse.data.sources import load
 from glasshouse.errors import CannotRun
+from glasshouse.learning.recipe import Recipe
 from glasshouse.measures.pictures import paired_psnr
 from glasshouse.models import build
 
 SHAPE = (2, 8, 8)
+RNG = torch.Generator().manual_seed(0)
 
 
 def small_cnn(activation: nn.Module, *, classes: int = 4, bias: bool = True, seed: int = 0) -> nn.Sequential:
@@ -28,15 +35,16 @@ def small_cnn(activation: nn.Module, *, classes: int = 4, bias: bool = True, see
     )  # fmt: skip
 
 
-def gradients_of(
-    network: nn.Module, image: Tensor, label: int
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The weights of `network` and the gradient of one sample's cross-entropy, in the network's precision."""
-    weights = dict(network.named_parameters())
-    x = image[None].to(next(iter(weights.values())).dtype)
-    loss = functional.cross_entropy(network(x), torch.tensor([label]))
-    gradients = torch.autograd.grad(loss, list(weights.values()))
-    return {name: weight.detach() for name, weight in weights.items()}, dict(zip(weights, gradients))
+def leaky_cnn() -> nn.Sequential:
+    """For the images of `make_images`."""
+    network = small_cnn(nn.LeakyReLU(0.2))
+    network[0] = nn.Conv2d(1, 12, 4, stride=2, padding=2)
+    return network
+
+
+def recovered_from(network: nn.Module, image: Tensor, label: int) -> Recovered:
+    weights, gradients = gradients_of(network, image[None], torch.tensor([label]))
+    return recover(find_chain(network, tuple(image.shape)), weights, gradients)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -44,7 +52,7 @@ def gradients_of(
 def test_an_image_comes_back_exactly_through_invertible_activations(activation, bias):
     network = small_cnn(activation, bias=bias).double()
     image = torch.rand(SHAPE, dtype=torch.float64)
-    recovered = recover(find_chain(network, SHAPE), *gradients_of(network, image, 3))
+    recovered = recovered_from(network, image, 3)
     assert recovered.label == 3
     assert all(layer.missing == 0 for layer in recovered.ranks)
     assert recovered.mismatch < 1e-6
@@ -55,7 +63,7 @@ def test_single_precision_gradients_are_enough():
     network = small_cnn(nn.LeakyReLU(0.2))
     for seed in range(8):
         image = torch.rand(SHAPE, generator=torch.Generator().manual_seed(seed))
-        recovered = recover(find_chain(network, SHAPE), *gradients_of(network, image, seed % 4))
+        recovered = recovered_from(network, image, seed % 4)
         assert recovered.label == seed % 4
         assert paired_psnr(image[None], recovered.image[None])[0] > 60
 
@@ -64,7 +72,7 @@ def test_a_head_without_bias_still_gives_its_label_and_input():
     torch.manual_seed(1)
     network = nn.Sequential(nn.Flatten(), nn.Linear(5, 3, bias=False)).double()
     x = torch.randn(1, 1, 5, dtype=torch.float64) * 3
-    weights, gradients = gradients_of(network, x, 2)
+    weights, gradients = gradients_of(network, x[None], torch.tensor([2]))
     (head,) = find_chain(network, (1, 1, 5))
     ((k, found),) = head_inputs(head, weights, gradients)
     expected = network(x[None])[0].softmax(0) - torch.tensor([0.0, 0.0, 1.0])
@@ -75,7 +83,7 @@ def test_a_head_without_bias_still_gives_its_label_and_input():
 def test_with_two_classes_and_no_bias_the_image_in_range_is_among_the_explanations():
     network = small_cnn(nn.LeakyReLU(0.2), classes=2, bias=False).double()
     image = torch.rand(SHAPE, dtype=torch.float64)
-    recovered = recover(find_chain(network, SHAPE), *gradients_of(network, image, 1))
+    recovered = recovered_from(network, image, 1)
     torch.testing.assert_close(recovered.image, image, rtol=0, atol=1e-5)
 
 
@@ -114,16 +122,16 @@ def test_an_activation_is_undone_where_it_can_be(activation):
 
 def test_rank_analysis_says_beforehand_that_a_narrow_layer_cannot_be_undone():
     torch.manual_seed(0)
-    narrow = nn.Conv2d(2, 1, 3, stride=2, padding=1)  # 16 outputs and 18 weights for 128 pixels
+    narrow = nn.Conv2d(2, 1, 3, stride=2, padding=1)  # 16 outputs, 18 weights, 128 pixels
     network = nn.Sequential(narrow, nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(16, 4)).double()
     links = find_chain(network, SHAPE)
     head, first = rank_analysis(links)
     assert head.missing == 0
-    assert (first.unknowns, first.weight_rows, first.gradient_rows) == (128, 16, 18)
-    assert first.missing == 128 - 16 - 18
+    assert (first.unknowns, first.weight_rows, first.gradient_rows) == (128, 16, 17)
+    assert first.missing == 128 - 16 - 17
     image = torch.rand(SHAPE, dtype=torch.float64)
-    recovered = recover(links, *gradients_of(network, image, 1))
-    assert recovered.ranks[-1].missing >= first.missing
+    recovered = recovered_from(network, image, 1)
+    assert recovered.ranks[-1].missing == first.missing
     assert not torch.allclose(recovered.image, image, atol=0.05)
 
 
@@ -169,17 +177,44 @@ def test_watching_a_network_leaves_its_modes_and_hooks_alone():
     assert not any(module._forward_hooks for module in network.modules())
 
 
+def test_the_images_and_labels_of_clients_with_one_image_each_come_back_from_their_updates():
+    network, images = leaky_cnn(), make_images(4)
+    access = seen_updates(network, [images[[place]] for place in range(4)])
+    found = RGAP().run(access, Knowledge(), RNG)
+    assert paired_psnr(images.x, found.x).min() > 40
+    assert torch.cat([part.labels for part in found.parts]).tolist() == images.y.tolist()
+    assert found.note is None
+
+
+def test_what_stays_open_is_said_in_the_note():
+    torch.manual_seed(0)
+    narrow = nn.Conv2d(1, 1, 3, stride=2, padding=1)  # 16 outputs, 9 weights, 64 pixels
+    network = nn.Sequential(narrow, nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(16, 4))
+    note = RGAP().run(seen_updates(network, [make_images(1)]), Knowledge(), RNG).note
+    assert "40 of 64 directions of the input of layer '0' stay open" in note
+
+
+def test_batches_several_steps_and_large_layers_are_refused():
+    network, images = leaky_cnn(), make_images(2)
+    with pytest.raises(CannotRun, match="holds 2 images"):
+        RGAP().run(seen_updates(network, [images]), Knowledge(), RNG)
+    several = seen_updates(network, [images[[0]]], Recipe(epochs=3, batch_size=0, lr=0.1))
+    with pytest.raises(CannotRun, match="3 local steps"):
+        RGAP().run(several, Knowledge(), RNG)
+    large = Images(torch.rand(1, 3, 64, 64), torch.tensor([0]), 4)
+    with pytest.raises(CannotRun, match="layer '2' has 13068 inputs, over the limit of 6000"):
+        RGAP().run(seen_updates(build("cnn6", (3, 64, 64), 4), [large]), Knowledge(), RNG)
+
+
 @pytest.mark.slow
 @pytest.mark.real_data
 @pytest.mark.skipif(
     not os.environ.get("GLASSHOUSE_DATA"), reason="GLASSHOUSE_DATA does not name the folder of the real sets"
 )
 def test_cifar_images_come_back_above_30_db_through_cnn6():
+    images = load("cifar10").test[list(range(8))]
     torch.manual_seed(0)
-    network, images = build("cnn6", (3, 32, 32), 10), load("cifar10").test
-    links = find_chain(network, (3, 32, 32))
-    for place in range(8):
-        weights, gradients = gradients_of(network, images.x[place], int(images.y[place]))
-        recovered = recover(links, weights, gradients)
-        assert recovered.label == images.y[place]
-        assert paired_psnr(images.x[place][None], recovered.image[None])[0] > 30
+    access = seen_updates(build("cnn6", (3, 32, 32), 10), [images[[place]] for place in range(8)])
+    found = RGAP(updates=8).run(access, Knowledge(), RNG)
+    assert torch.cat([part.labels for part in found.parts]).tolist() == images.y.tolist()
+    assert paired_psnr(images.x, found.x).min() > 30

@@ -29,7 +29,7 @@ MOST_UNKNOWNS = 6000
 
 @dataclass(frozen=True, kw_only=True)
 class RGAP(UpdateInversion):
-    """Recovers one image layer by layer, last to first, through a CNN such as cnn6 (Zhu and Blaschko 2021)."""
+    """Recovers one image layer by layer, last to first, through a CNN like cnn6 (Zhu and Blaschko 2021)."""
 
     name = "r-gap"
 
@@ -59,7 +59,7 @@ class APRILAnalytic(UpdateInversion):
         tokens = _Tokens.behind(update)
         if not tokens.patches.projections:
             raise CannotRun("a norm stands before the first attention, or a shortcut leads round it")
-        return tokens.rebuilt(update, tokens.patches_from_attention())
+        return tokens.rebuilt(update, *tokens.patches_from_attention())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class PatchLeak(UpdateInversion):
 
     def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
         tokens = _Tokens.behind(update)
-        return tokens.rebuilt(update, tokens.patches_from_embedding())
+        return tokens.rebuilt(update, *tokens.patches_from_embedding())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +129,8 @@ class _Tokens:
         )
         return cls(patches, weights, gradients, rounding(update, patches.position))
 
-    def patches_from_attention(self) -> Tensor:
-        """Shape (T, p)."""
+    def patches_from_attention(self) -> tuple[Tensor, Tensor]:
+        """The patches, shape (T, p), and the gradient of the tokens that tells them apart."""
         weight, bias = self._embedding()
         position = self._position(self.weights)
         count = len(self.patches.order)
@@ -139,17 +139,16 @@ class _Tokens:
         D = self._position(self.gradients)
         pairs = [(self.weights[name], self.gradients[name]) for name in self.patches.projections]
         tokens = tokens_from_attention(D, pairs, around, self._precision(D))
-        return patches_from_tokens(tokens[-count:], position[-count:], weight, bias)
+        return patches_from_tokens(tokens[-count:], position[-count:], weight, bias), D
 
-    def patches_from_embedding(self) -> Tensor:
-        """Shape (T, p)."""
+    def patches_from_embedding(self) -> tuple[Tensor, Tensor]:
+        """The patches, shape (T, p), and the gradient of the tokens that tells them apart."""
         D = self._position(self.gradients)[-len(self.patches.order) :]
         gradient = self.gradients[f"{self.patches.embedding}.weight"].flatten(1)
-        return patches_from_embedding(D, gradient, self._precision(D))
+        return patches_from_embedding(D, gradient, self._precision(D)), D
 
-    def rebuilt(self, update: AttackedUpdate, patches: Tensor) -> Rebuilt:
-        """The image of these patches, and how many of its directions the rounding hides."""
-        D = self._position(self.gradients)[-len(self.patches.order) :]
+    def rebuilt(self, update: AttackedUpdate, patches: Tensor, D: Tensor) -> Rebuilt:
+        """The image of these patches, and how many of their directions the rounding hides."""
         values = torch.linalg.svdvals(D)
         hidden = int((values <= self._precision(D) * values[0]).sum())
         note = f"rounding hides {hidden} of {len(values)} directions of the tokens" if hidden else None

@@ -6,14 +6,16 @@ except where only one sample fires the neuron (k_si = 0 for all others, as behin
 different ways, so a quotient that two of them share is an image. All this is linear in k: it holds for sums
 over local steps, whatever their order, and over clients just as for one gradient.
 
-Behind one hidden layer and for two classes, k_si is a product of a factor of i and one of s: there, mixtures
-of the same samples agree too.
+Where k_si is a product of a factor of i and one of s, mixtures of the same samples agree too: behind one
+hidden layer for two classes, and nearly so for samples of one class that an untrained network cannot tell
+apart. Hence the agreement is asked for to the last digit, and mixtures of other images found are dropped.
 """
 
 from copy import deepcopy
 
 import numpy as np
 import torch
+from scipy.optimize import nnls
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor, nn
@@ -21,8 +23,11 @@ from torch import Tensor, nn
 from glasshouse.attacks.inversion.chain import random_image, watch
 from glasshouse.errors import CannotRun
 
-ALIKE = 1e-3
-"""Quotients that differ by less than that per pixel, on average, are the same image."""
+ALIKE = 1e-5
+"""Quotients that differ by less than that per pixel, beyond their noise, are the same image."""
+
+MIXED = 1e-3
+"""Images that are nearer than that per pixel to a mixture of other images are mixtures."""
 
 CLEAR = 2e-3
 """Quotients with more noise than that per pixel are not looked at."""
@@ -56,8 +61,8 @@ def lone_images(weight_gradient: Tensor, bias_gradient: Tensor, most: int, noise
     inside = ((quotients > -MARGIN) & (quotients < 1 + MARGIN)).all(1)
     quotients, b, spread = quotients[inside], b[inside], spread[inside]
     groups = _agreeing(quotients, spread)
-    images = [(quotients[g] * b[g, None].square()).sum(0) / b[g].square().sum() for g in groups[:most]]
-    return torch.stack(images) if images else quotients[:0]
+    images = [(quotients[g] * b[g, None].square()).sum(0) / b[g].square().sum() for g in groups]
+    return _unmixed(torch.stack(images))[:most] if images else quotients[:0]
 
 
 def find_leading_linear(network: nn.Module, shape: tuple[int, int, int]) -> str:
@@ -76,13 +81,24 @@ def find_leading_linear(network: nn.Module, shape: tuple[int, int, int]) -> str:
     return first.name
 
 
+def _unmixed(images: Tensor) -> Tensor:
+    """Those of the images, shape (K, n), that are no mixture of others."""
+    rows = images.numpy()
+    kept = list(range(len(rows)))
+    for place in range(len(rows)):
+        others = [other for other in kept if other != place]
+        if others and nnls(rows[others].T, rows[place])[1] < MIXED * rows.shape[1] ** 0.5:
+            kept = others
+    return images[kept]
+
+
 def _agreeing(quotients: Tensor, spread: Tensor) -> list[np.ndarray]:
     """Groups of two or more rows that are the same image, the largest first."""
     count = len(quotients)
     if count < 2:
         return []
     distances = torch.cdist(quotients, quotients) / quotients.shape[1] ** 0.5
-    limits = ALIKE + 2 * (spread[:, None] + spread[None, :])
+    limits = ALIKE + (spread[:, None].square() + spread[None, :].square()).sqrt()
     first, second = np.nonzero((distances <= limits).numpy())
     links = coo_array((np.ones(len(first)), (first, second)), shape=(count, count))
     _, group = connected_components(links, directed=False)

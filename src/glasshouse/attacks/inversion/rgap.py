@@ -52,7 +52,9 @@ Named = Mapping[str, Tensor]
 class LayerRank:
     """How well one layer's input is determined: `rank` of its `unknowns` by both systems together.
 
-    `weight_rows` and `gradient_rows` bound what each contributes; `rank` is null before it is measured.
+    `weight_rows` and `gradient_rows` bound what each contributes: the second without the one equation for
+    each output channel that the first implies, <w_o, dL/dw_o> = <k_o, z_o>, b aside. `rank` is null before it
+    is measured.
     """
 
     name: str
@@ -285,4 +287,6 @@ def _counted(link: Link, rank: int | None = None) -> LayerRank:
         return counted
     channels, height, width = link.entering
     kernels = link.module.out_channels * math.prod(link.module.kernel_size)
-    return replace(counted, gradient_rows=channels * min(kernels, height * width))
+    if kernels < height * width:
+        return replace(counted, gradient_rows=channels * kernels - link.module.out_channels)
+    return counted

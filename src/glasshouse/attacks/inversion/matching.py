@@ -141,7 +141,7 @@ class GradientMatching(UpdateInversion):
         return Rebuilt(
             solution.x,
             update.clients,
-            solution.labels,
+            None if self.labels == "given" else solution.labels,
             objective=solution.objective,
             snapshots=solution.snapshots,
             note=note,

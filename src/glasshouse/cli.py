@@ -342,14 +342,16 @@ def _crash(error: Exception) -> str:
     )
 
 
-def _one_line_warning(message: Warning | str, category: type[Warning], filename: str, *rest: Any) -> str:
+def _one_line_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
     """A warning as the commands show it: without the place in the code that gives it."""
     ours = filename.startswith(str(Path(__file__).parent))
     return f"glasshouse: {message}\n" if ours else f"{filename}: {category.__name__}: {message}\n"
 
 
 def main() -> None:
-    """Run a command; what the user got wrong is one line and exit code 2, what should not happen another and 3."""
+    """Run a command; what the user got wrong is one line and exit code 2, what is our fault one and 3."""
     warnings.formatwarning = _one_line_warning
     try:
         app()

@@ -121,7 +121,9 @@ def write_tensors(
     import torch
     from safetensors.torch import save
 
-    unshared = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    unshared = {
+        name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
     unsealed = save(unshared, {**(notes or {}), CHECKSUM: UNSEALED})
     start = tensors_start(unsealed)
     write_bytes(path, sealed_header(unsealed[:start], hashed(unsealed[start:])) + unsealed[start:])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glasshouse.errors import BadInput, named, one_line
+from glasshouse.errors import BadInput, Fault, named, one_line
 
 if TYPE_CHECKING:
     from glasshouse.auditing.setting import Setting
@@ -229,9 +229,9 @@ def vet(
             import json
             from dataclasses import asdict
 
-            typer.echo(json.dumps(asdict(vetting), indent=2))
+            _tell(json.dumps(asdict(vetting), indent=2))
         else:
-            typer.echo(verdict(vetting))
+            _tell(verdict(vetting))
         raise typer.Exit(1 if vetting.crafted else 0)
 
 
@@ -330,6 +330,14 @@ def _no_exit_but_ours() -> Iterator[None]:
         yield
     except SystemExit as error:
         raise RuntimeError(f"the model's code left with exit code {error.code}") from error
+
+
+def _tell(verdict: str) -> None:
+    """Print a verdict; one that nobody could read is a fault, for which typer itself would leave with 1."""
+    try:
+        typer.echo(verdict)
+    except OSError as error:
+        raise Fault(f"the verdict cannot be written ({error.strerror}); check where it goes") from error
 
 
 def _crash(error: Exception) -> str:

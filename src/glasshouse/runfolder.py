@@ -1,5 +1,6 @@
 """Run folders: work that was done is not done again, unless other code did it."""
 
+import re
 import shutil
 import time
 from collections.abc import Mapping
@@ -111,7 +112,7 @@ def _header(origin: Origin) -> str:
 
 def _read_header(text: str) -> tuple[dict[str, str], dict[str, str], str]:
     """The code and what was given, as `_header` writes them, and the configuration."""
-    lines = text.splitlines(keepends=True)
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)  # what else splits lines may stand in a name
     code, given = (
         dict(_entry(line.removeprefix(mark)) for line in lines if line.startswith(mark))
         for mark in (BY, FROM)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from glasshouse import cli
 
-LEAST = 5
+LEAST = 3
 """So many examples are tried however slow the machine is."""
 
 BATCH = 50

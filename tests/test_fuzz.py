@@ -111,6 +111,15 @@ def kept_files(folder):
     return sorted(str(file.relative_to(folder)) for file in (folder / "run").rglob("*") if file.is_file())
 
 
+@st.composite
+def losses(draw, files):
+    """A file, another one of its kind, what happens to it, and how it is damaged if that is it."""
+    file = draw(st.sampled_from(files))
+    other = draw(st.sampled_from([other for other in files if Path(other).suffix == Path(file).suffix]))
+    what = draw(st.sampled_from(["damage", "damage", "damage", "delete", "folder", "another"]))
+    return file, other, what, draw(DAMAGES)
+
+
 def same_or_remedied(place, folder, example):
     """The same numbers come from a damaged run, at once or when the one line that is told is followed."""
     file, other, loss, damage = example
@@ -230,9 +239,7 @@ def test_data_are_loaded_or_refused(untrained, seconds):
 
 @for_a_share(3)
 def test_a_run_whose_kept_work_was_damaged_ends_with_the_same_numbers(place, whole, seconds):
-    files = st.sampled_from(kept_files(whole))
-    losses = st.sampled_from(["damage", "damage", "damage", "delete", "folder", "another"])
-    fuzz(st.tuples(files, files, losses, DAMAGES), partial(same_or_remedied, place, whole), seconds)
+    fuzz(losses(kept_files(whole)), partial(same_or_remedied, place, whole), seconds)
 
 
 @for_a_share(2.5)

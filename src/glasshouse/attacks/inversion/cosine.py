@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.attack import Attack
+from glasshouse.attacks.inversion.effort import affordable_steps
 from glasshouse.learning.layout import Layout
 from glasshouse.options import check_number, check_whole
 
@@ -32,9 +33,6 @@ PATIENCE = 1 / 10
 
 PROGRESS = 1e-4
 """How much lower, relatively, the objective must fall to count as progress."""
-
-LIGHT, FEWEST, MOST = 1.2e9, 80, 2400
-"""What a minute on a CPU allows: products of steps, parameters and images, and bounds for the steps."""
 
 
 class Inversion(Attack):
@@ -99,11 +97,6 @@ def invert(
     best = min(runs, key=lambda run: run.lowest)
     best.go(objective, until=steps)
     return best.image
-
-
-def affordable_steps(layout: Layout, images: int) -> int:
-    """How many steps take about a minute on a CPU, from the sizes of the network and the batch alone."""
-    return int(min(MOST, max(FEWEST, LIGHT / (layout.trainable * (1 + images / 4)))))
 
 
 def total_variation(x: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ as much and, through ReLUs, has the right sign for hardly more than half of the 
 """
 
 import time
-from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, fields
 
 import torch
@@ -18,19 +18,18 @@ from glasshouse.attacks.inversion.distances import DISTANCES, WEIGHTINGS, layer_
 from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
 from glasshouse.attacks.inversion.label_guesses import SOURCES, guessed_labels
 from glasshouse.attacks.inversion.priors import (
-    LayerStatistics,
-    Statistics,
-    batch_statistics,
+    StatisticsPrior,
     energy,
-    running_statistics,
+    passing_statistics,
     statistics_distance,
     total_variation,
     watching_statistics,
 )
 from glasshouse.attacks.inversion.registration import consensus
 from glasshouse.attacks.inversion.target import Matcher, Target
-from glasshouse.attacks.inversion.targets import make_target, statistics_in_update
+from glasshouse.attacks.inversion.targets import make_target, sent_statistics, statistics_in_update
 from glasshouse.attacks.inversion.updates import AttackedUpdate
+from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt, Snapshot
 from glasshouse.measures.pictures import match
 from glasshouse.options import check_choice, check_flag, check_number, check_whole
@@ -136,41 +135,27 @@ class GradientMatching(UpdateInversion):
         count = min(update.samples, self.most)
         labels = guessed_labels(self.labels, update, count, knowledge)
         target, note = make_target(update, labels, count, self.simulate, rng)
-        solution = self.solve(target, rng, self._expected(update, target, knowledge))
+        solution = self.solve(target, rng, self.statistics_prior(update, target, knowledge))
         if self.batch_norm:
             note = joined([note, f"batch norm statistics: {_WHOSE[self.statistics]}"])
         return Rebuilt(
             solution.x,
             update.clients,
-            solution.labels,
+            None if self.labels == "given" else solution.labels,
             objective=solution.objective,
             snapshots=solution.snapshots,
             note=note,
         )
 
-    def solve(self, target: Target, rng: torch.Generator, expected: Statistics | None = None) -> Solution:
-        """The images that explain `target`, with batch norm statistics like those `expected`."""
-        began, matcher = time.perf_counter(), Matcher(target)
-        agreed: list[Tensor] = []  # what the members of a group had in common after the last step
-
-        def objective(x: Tensor, soft: Tensor | None, share: float) -> Tensor:
-            labels = target.labels if soft is None else soft.softmax(1)
-            rough = torch.autocast("cpu", torch.bfloat16, enabled=share < self.rough)
-            with rough, watching_statistics(target.network) as statistics:
-                gradient = matcher(x, required(labels))
-            value = self.discrepancy(gradient, matcher) + self.penalty(x, share)
-            if expected:
-                value = value + self.batch_norm * statistics_distance(statistics, expected)
-            if agreed:
-                value = value + self.group * (x[0] - agreed[0]).flatten(1).norm(dim=1).mean()
-            return value
-
+    def solve(self, target: Target, rng: torch.Generator, prior: StatisticsPrior | None = None) -> Solution:
+        """The images that explain `target`, with batch norm statistics as in `prior`."""
+        began, objective = time.perf_counter(), Objective(self, target, prior)
         descents = [
             Descent(objective, *self.begin(target, rng), self.pace, rng) for _ in range(self.restarts)
         ]
         while active := [descent for descent in descents if not descent.ended]:
             if self.group and len(descents) > 1:
-                agreed[:] = [consensus(torch.stack([descent.x.detach()[0] for descent in descents]))]
+                objective.agreed = consensus(torch.stack([descent.x.detach()[0] for descent in descents]))
             for descent in active:
                 descent.advance()
             if min(descent.place for descent in descents) >= self.culled * self.steps:
@@ -198,8 +183,12 @@ class GradientMatching(UpdateInversion):
         weights = layer_weights(self.weighting, len(gradient))
         return DISTANCES[self.distance](gradient, matcher.seen, weights)
 
-    def penalty(self, x: Tensor, share: float) -> Tensor:
-        """What the images, shape (copies, n, C, H, W), are penalised by, at this share of the way."""
+    def prior_weight(self, share: float) -> float:
+        """How much penalties count at this share of the way."""
+        return 1.0
+
+    def penalty(self, x: Tensor, target: Target) -> Tensor:
+        """What the images, shape (copies, n, C, H, W), are penalised by."""
         total = x.new_zeros(())
         if self.tv:
             total = total + self.tv * total_variation(x)
@@ -211,17 +200,52 @@ class GradientMatching(UpdateInversion):
             total = total + self.agreement * (means - means.mean(0)).square().mean()
         return total
 
-    def _expected(
+    def statistics_prior(
         self, update: AttackedUpdate, target: Target, knowledge: Knowledge
-    ) -> Mapping[str, LayerStatistics] | None:
-        """The batch norm statistics that the images shall have."""
+    ) -> StatisticsPrior | None:
+        """The batch norm statistics that the images shall have; null where they do not count."""
         if not self.batch_norm:
             return None
         if self.statistics == "update":
-            return statistics_in_update(update)
-        if self.statistics == "running":
-            return running_statistics(target.network)
-        return batch_statistics(target.network, required(knowledge.auxiliary).x[:AUXILIARY])
+            expected = statistics_in_update(update)
+        elif self.statistics == "running":
+            expected = sent_statistics(update)
+        else:
+            images = required(knowledge.auxiliary).x[:AUXILIARY]
+            with torch.no_grad():  # of a copy: in training, a network notes what passes
+                expected = passing_statistics(deepcopy(target.network), images)
+        if not expected:
+            raise CannotRun("the network has no batch norm whose statistics images could have")
+        return StatisticsPrior(target.network, expected)
+
+
+class Objective:
+    """What a descent follows: how badly images explain the target, and how little they look like images.
+
+    `agreed`, shape (n, C, H, W), is what the members of a group have in common.
+    """
+
+    def __init__(self, attack: GradientMatching, target: Target, prior: StatisticsPrior | None) -> None:
+        self._attack, self._target, self._prior = attack, target, prior
+        self._matcher = Matcher(target)
+        self.agreed: Tensor | None = None
+
+    def __call__(self, x: Tensor, soft: Tensor | None, share: float) -> Tensor:
+        """The value for images, shape (copies, n, C, H, W), and soft labels, at this share of the way."""
+        attack, network, prior = self._attack, self._target.network, self._prior
+        labels = self._target.labels if soft is None else soft.softmax(1)
+        rough = torch.autocast("cpu", torch.bfloat16, enabled=share < attack.rough)
+        with rough, watching_statistics(network) as statistics:
+            gradient = self._matcher(x, required(labels))
+        value, weight = attack.discrepancy(gradient, self._matcher), attack.prior_weight(share)
+        if weight:
+            value = value + weight * attack.penalty(x, self._target)
+        if weight and prior is not None:
+            found = statistics if prior.network is network else passing_statistics(prior.network, x[0])
+            value = value + weight * attack.batch_norm * statistics_distance(found, prior.expected)
+        if self.agreed is not None:
+            value = value + attack.group * (x[0] - self.agreed).flatten(1).norm(dim=1).mean()
+        return value
 
 
 def _solution(target: Target, best: Descent) -> Solution:

@@ -47,6 +47,14 @@ Statistics = Mapping[str, LayerStatistics]
 """Those of every batch norm layer, by its name."""
 
 
+@dataclass(frozen=True, eq=False)
+class StatisticsPrior:
+    """The statistics that images are expected to have on their way through `network`."""
+
+    network: nn.Module
+    expected: Statistics
+
+
 def running_statistics(network: nn.Module) -> dict[str, LayerStatistics]:
     """Those that the network carries: of all the batches that it was trained on."""
     return {
@@ -56,11 +64,11 @@ def running_statistics(network: nn.Module) -> dict[str, LayerStatistics]:
     }
 
 
-def batch_statistics(network: nn.Module, x: Tensor) -> dict[str, LayerStatistics]:
+def passing_statistics(network: nn.Module, x: Tensor) -> dict[str, LayerStatistics]:
     """Those of images of shape (N, C, H, W) on their way through the network, in its present mode."""
-    with torch.no_grad(), watching_statistics(network) as seen:
+    with watching_statistics(network) as seen:
         network(x)
-        return dict(seen)
+    return dict(seen)
 
 
 @contextmanager

@@ -52,6 +52,11 @@ def make_target(
     return target, note
 
 
+def sent_statistics(update: AttackedUpdate) -> dict[str, LayerStatistics]:
+    """The statistics that the model carried when it was sent."""
+    return running_statistics(training_network(update.protocol, update.sent))
+
+
 def statistics_in_update(update: AttackedUpdate) -> dict[str, LayerStatistics]:
     """The mean statistics of the clients' batches, which the update's buffers carry."""
     largest = max(update.sizes)

@@ -9,6 +9,7 @@ turns, image by image. The section in docs/benchmarks.md is rewritten.
 import argparse
 import os
 import statistics
+from copy import deepcopy
 from typing import NamedTuple
 
 import torch
@@ -73,7 +74,7 @@ def make_network(width: int, images: Images) -> nn.Module:
 def update_of(network: nn.Module, image: Images) -> AttackedUpdate:
     """What a client with one image sends."""
     sent = read_vector(network)
-    delta = fit(network, sent, image, CLIENT, seed=0) - sent
+    delta = fit(deepcopy(network), sent, image, CLIENT, seed=0) - sent
     protocol = Protocol(network, Layout.of(network), CLIENT, image.shape, image.classes)
     return AttackedUpdate(protocol, 0, sent, delta, (0,), (1,))
 

@@ -155,7 +155,7 @@ def train(
 
 
 def _drop_if_watched_less(folder: RunFolder, variant: Variant, plan: Plan) -> None:
-    """Remove a training whose record lacks what `plan` asks for: an edited attack may read more than before."""
+    """Remove a training whose record lacks what `plan` asks for: an edited attack may read more."""
     watched = f"{variant.stem}/watched"
     before = folder.kept(watched, Watched)
     if before is None or not before.covers(plan):

@@ -28,7 +28,7 @@ class Attack(LossThreshold):
         return MembershipScores(found.scores * helper.SIGN, found.decisions)
 
 class Reader(LossThreshold):
-    """Asks the model, or counts the clients of the rounds that it reads."""
+    # asks the model, or counts the clients of the rounds that it reads
     needs = (QueryAccess if helper.SIGN > 0 else UpdateAccess,)
 
     def run(self, access, knowledge, rng):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glasshouse.errors import BadInput
 from glasshouse.learning.recipe import Recipe
-from glasshouse.reading import read_file
+from glasshouse.reading import parse_toml, read_file
 from glasshouse.registry import unknown
 
 Names = Annotated[tuple[str, ...], Field(strict=False)]
@@ -163,14 +163,12 @@ EXAMPLE = Setting(
 def read_setting(path: Path) -> Setting:
     """The setting in a TOML file; an error names the line."""
     try:
-        text = read_file(path, LONGEST).decode()
-        values = tomllib.loads(text)
+        content = read_file(path, LONGEST)
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror}); `glasshouse init` writes one") from error
-    except BadInput:
-        raise
-    except RecursionError:
-        raise BadInput(f"{path} is not valid TOML: nested too deeply; `glasshouse init` writes one") from None
+    try:
+        text = content.decode()
+        values = parse_toml(text)
     except ValueError as error:  # wrong syntax, no UTF-8, or a number of thousands of digits
         raise BadInput(f"{path} is not valid TOML: {error}; `glasshouse init` writes one") from error
     try:

@@ -1,6 +1,7 @@
 """What an attack is: its access, what it is told beyond it, and the evidence it returns."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KNOWLEDGE = ("candidates", "auxiliary", "shadows", "online_shadows")
+KNOWLEDGE = ("candidates", "auxiliary", "labels", "shadows", "online_shadows")
 """What an attack may ask to know."""
 
 
@@ -29,12 +30,14 @@ class Knowledge:
 
     `batches`, shape (G, B), are positions in `candidates`: the question is then not whether a record was
     trained on, but whether a batch was. `shadows` never saw a candidate; each of the `online_shadows` was
-    trained on half of them. A `surrogate`, an autoencoder of the auxiliary images, is granted where the case
+    trained on half of them. `labels` counts, by the number of each client, its images of each class, shape
+    (classes,). A `surrogate`, an autoencoder of the auxiliary images, is granted where the case
     holds one, whether or not the attack asks.
     """
 
     candidates: Images | None = None
     auxiliary: Images | None = None
+    labels: Mapping[int, np.ndarray] | None = None
     batches: np.ndarray | None = None
     shadows: Shadows | None = None
     online_shadows: Shadows | None = None
@@ -47,6 +50,8 @@ class Knowledge:
             words.append(f"the {len(self.candidates)} records in question, with their labels")
         if self.auxiliary is not None:
             words.append(f"{len(self.auxiliary)} auxiliary images from the same distribution, with labels")
+        if self.labels is not None:
+            words.append("how many images of each class each client holds")
         if self.batches is not None:
             words.append(f"the records in {len(self.batches)} batches of {self.batches.shape[1]}")
         if self.surrogate is not None:
@@ -69,8 +74,12 @@ class Attack(ABC):
 
     family: ClassVar[str]
     needs: ClassVar[tuple[type[Access], ...]]
-    knows: ClassVar[tuple[str, ...]] = ()
     changes_network: ClassVar[bool] = False
+
+    @property
+    def knows(self) -> tuple[str, ...]:
+        """What it is given beyond its access, of the names in `KNOWLEDGE`."""
+        return ()
 
     @property
     def query_unit(self) -> int:

@@ -32,7 +32,7 @@ def fit(
         return cross_entropy if extra is None else cross_entropy + extra
 
     write_vector(model, start)
-    model.train()
+    model.train(recipe.mode == "train")
     counters = [(buffer, buffer.clone()) for buffer in model.buffers() if not buffer.is_floating_point()]
     parameters = list(model.parameters())
     optimiser = recipe.make_optimiser(parameters)

@@ -22,6 +22,8 @@ class Recipe:
     trained, joins the batch before it. `schedule` anneals the learning rate over the run: "constant",
     "cosine" down to zero, or "halving" every 5 epochs. With the `precision` "bfloat16" the forward and
     backward passes round to it, which is faster on some CPUs; parameters and their steps stay in float32.
+    In the `mode` "eval" nothing is dropped out and batch norm goes by its running statistics, which stay as
+    they are, as in fine-tuning with frozen statistics.
     """
 
     epochs: int = 1
@@ -32,6 +34,7 @@ class Recipe:
     weight_decay: float = 0.0
     schedule: Literal["constant", "cosine", "halving"] = "constant"
     precision: Literal["float32", "bfloat16"] = "float32"
+    mode: Literal["train", "eval"] = "train"
 
     def __post_init__(self) -> None:
         _require("epochs", self.epochs, self.epochs >= 1, "at least 1")

@@ -27,6 +27,22 @@ def lenet(shape: Shape, classes: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), *perceptron(20 * height * width, (50,), classes))
 
 
+def lenet_sigmoid(shape: Shape, classes: int) -> nn.Module:
+    """LeNet of the DLG paper: three 5x5 convolutions of 12 with sigmoids, weights drawn from U(-0.5, 0.5).
+
+    The first two halve the sides. It is smooth, so that second derivatives lead to the images.
+    """
+    channels, height, width = shape
+    layers: list[nn.Module] = []
+    for inputs, stride in ((channels, 2), (12, 2), (12, 1)):
+        layers += [nn.Conv2d(inputs, 12, 5, stride=stride, padding=2), nn.Sigmoid()]
+    pixels = -(-height // 4) * -(-width // 4)
+    network = nn.Sequential(*layers, nn.Flatten(), nn.Linear(12 * pixels, classes))
+    for parameter in network.parameters():
+        nn.init.uniform_(parameter, -0.5, 0.5)
+    return network
+
+
 def m1(shape: Shape, classes: int) -> nn.Module:
     """M1 of the batch-robustness paper: two 5x5 convolutions of 20, no pooling, then 500 neurons.
 

@@ -7,6 +7,7 @@ MODELS = Registry(
     {
         "mlp": "glasshouse.models.dense:mlp",
         "lenet": "glasshouse.models.convolutional:lenet",
+        "lenet-sigmoid": "glasshouse.models.convolutional:lenet_sigmoid",
         "m1": "glasshouse.models.convolutional:m1",
         "stdcnn": "glasshouse.models.convolutional:stdcnn",
         "c1": "glasshouse.models.convolutional:c1",

@@ -24,7 +24,7 @@ COUPLED = "batch norm mixes the sample with its batch, of which only mean statis
 
 @dataclass(frozen=True, eq=False)
 class AttackedUpdate:
-    """One thing to invert: the model `sent`, shape (P,), and the weighted mean `delta` of its clients' changes.
+    """One thing to invert: the model `sent`, shape (P,), and the mean `delta` of its clients' changes.
 
     A curious server has the update of one client, a blind one the sum of several; `sizes` are their sample
     counts.

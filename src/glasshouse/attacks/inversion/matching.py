@@ -1,0 +1,254 @@
+"""Images by matching gradients: one loop with small steps, which each published attack sets in its own way.
+
+The objective is  distance(gradient of the images, gradient seen) + penalties on what no image looks like.
+Its derivative by the pixels comes from a second backward pass: a finite difference of input gradients costs
+as much and, through ReLUs, has the right sign for hardly more than half of the pixels.
+"""
+
+import time
+from copy import deepcopy
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from glasshouse.attacks.attack import Knowledge, required
+from glasshouse.attacks.inversion.descent import OPTIMISERS, SCHEDULES, Descent, Pace
+from glasshouse.attacks.inversion.distances import DISTANCES, WEIGHTINGS, layer_weights
+from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
+from glasshouse.attacks.inversion.label_guesses import SOURCES, guessed_labels
+from glasshouse.attacks.inversion.priors import (
+    StatisticsPrior,
+    energy,
+    passing_statistics,
+    statistics_distance,
+    total_variation,
+    watching_statistics,
+)
+from glasshouse.attacks.inversion.registration import consensus
+from glasshouse.attacks.inversion.target import Matcher, Target
+from glasshouse.attacks.inversion.targets import make_target, sent_statistics, statistics_in_update
+from glasshouse.attacks.inversion.updates import AttackedUpdate
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.reconstruction import Rebuilt, Snapshot
+from glasshouse.measures.pictures import match
+from glasshouse.options import check_choice, check_flag, check_number, check_whole
+
+STATISTICS = ("running", "update", "auxiliary")
+"""Whose batch norm statistics images shall have: the sent model's, the update's, or auxiliary images'."""
+
+STARTS = ("uniform", "normal", "grey")
+
+AUXILIARY = 256
+"""As many auxiliary images are looked at for their statistics."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Images, shape (n, C, H, W) in [0, 1], with their labels, shape (n,), and the objective they reached."""
+
+    x: Tensor
+    labels: Tensor
+    objective: float
+    snapshots: tuple[Snapshot, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientMatching(UpdateInversion):
+    """Seeks the images whose gradient is the one that was seen, at most `most` for an update.
+
+    What an update of several local steps moved is explained by simulating up to `simulate` of them, with
+    images of their own for each epoch whose means `agreement` holds together; beyond that it is read as one
+    gradient. `seconds`, if given, ends the search for an update; then the numbers depend on the machine. Of
+    several `restarts` the one with the lowest objective counts; after the share `culled` of the steps only
+    that one goes on. In the first share `rough` of the steps the passes round to bfloat16.
+    """
+
+    most: int = 8
+    labels: str = "counts"
+    start: str = "uniform"
+    distance: str = "cosine"
+    weighting: str = "equal"
+    optimiser: str = "adam"
+    lr: float = 0.1
+    steps: int = 4800
+    schedule: str = "steps"
+    warmup: int = 0
+    signed: bool = True
+    boxed: bool = True
+    langevin: float = 0.0
+    patience: float = 0.0
+    restarts: int = 1
+    culled: float = 1.0
+    rough: float = 0.0
+    tv: float = 0.0
+    l2: float = 0.0
+    batch_norm: float = 0.0
+    statistics: str = "running"
+    group: float = 0.0
+    simulate: int = 16
+    agreement: float = 1.0
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choices = {
+            "labels": SOURCES,
+            "start": STARTS,
+            "distance": tuple(DISTANCES),
+            "weighting": WEIGHTINGS,
+            "optimiser": OPTIMISERS,
+            "schedule": SCHEDULES,
+            "statistics": STATISTICS,
+        }
+        for option, choice in choices.items():
+            check_choice(self.name, option, getattr(self, option), choice)
+        for option in ("most", "steps", "restarts"):
+            check_whole(self.name, option, getattr(self, option), 1)
+        for option in ("warmup", "simulate"):
+            check_whole(self.name, option, getattr(self, option), 0)
+        for option in ("signed", "boxed"):
+            check_flag(self.name, option, getattr(self, option))
+        for option in ("tv", "l2", "batch_norm", "group", "langevin", "agreement"):
+            check_number(self.name, option, getattr(self, option), 0)
+        for option in ("patience", "culled", "rough"):
+            check_number(self.name, option, getattr(self, option), 0, 1)
+        check_number(self.name, "lr", self.lr, 0, open_low=True)
+        if self.seconds is not None:
+            check_number(self.name, "seconds", self.seconds, 0, open_low=True)
+
+    @property
+    def knows(self) -> tuple[str, ...]:
+        """Labels and auxiliary images, where the options ask for them."""
+        asked = {
+            "labels": self.labels == "given",
+            "auxiliary": bool(self.batch_norm) and self.statistics == "auxiliary",
+        }
+        return tuple(name for name, wanted in asked.items() if wanted)
+
+    @property
+    def pace(self) -> Pace:
+        """How each descent steps."""
+        return Pace(**{field.name: getattr(self, field.name) for field in fields(Pace)})
+
+    def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
+        count = min(update.samples, self.most)
+        labels = guessed_labels(self.labels, update, count, knowledge)
+        target, note = make_target(update, labels, count, self.simulate, rng)
+        solution = self.solve(target, rng, self.statistics_prior(update, target, knowledge))
+        if self.batch_norm:
+            note = joined([note, f"batch norm statistics: {_WHOSE[self.statistics]}"])
+        return Rebuilt(
+            solution.x,
+            update.clients,
+            solution.labels,
+            objective=solution.objective,
+            snapshots=solution.snapshots,
+            note=note,
+        )
+
+    def solve(self, target: Target, rng: torch.Generator, prior: StatisticsPrior | None = None) -> Solution:
+        """The images that explain `target`, with batch norm statistics as in `prior`."""
+        began, matcher = time.perf_counter(), Matcher(target)
+        agreed: list[Tensor] = []  # what the members of a group had in common after the last step
+
+        def objective(x: Tensor, soft: Tensor | None, share: float) -> Tensor:
+            labels = target.labels if soft is None else soft.softmax(1)
+            weight = self.prior_weight(share)
+            rough = torch.autocast("cpu", torch.bfloat16, enabled=share < self.rough)
+            with rough, watching_statistics(target.network) as statistics:
+                gradient = matcher(x, required(labels))
+            value = self.discrepancy(gradient, matcher)
+            if weight:
+                value = value + weight * self.penalty(x, target)
+            if weight and prior:
+                found = (
+                    statistics if prior.network is target.network else passing_statistics(prior.network, x[0])
+                )
+                value = value + weight * self.batch_norm * statistics_distance(found, prior.expected)
+            if agreed:
+                value = value + self.group * (x[0] - agreed[0]).flatten(1).norm(dim=1).mean()
+            return value
+
+        descents = [
+            Descent(objective, *self.begin(target, rng), self.pace, rng) for _ in range(self.restarts)
+        ]
+        while active := [descent for descent in descents if not descent.ended]:
+            if self.group and len(descents) > 1:
+                agreed[:] = [consensus(torch.stack([descent.x.detach()[0] for descent in descents]))]
+            for descent in active:
+                descent.advance()
+            if min(descent.place for descent in descents) >= self.culled * self.steps:
+                descents = [min(descents, key=lambda descent: descent.lowest)]
+            if self.seconds is not None and time.perf_counter() - began > self.seconds:
+                break
+        for descent in descents:
+            descent.finish()
+        return _solution(target, min(descents, key=lambda descent: descent.lowest))
+
+    def begin(self, target: Target, rng: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Where a descent starts: images, the same in each copy, and soft labels where labels are sought."""
+        size = (target.count, *target.shape)
+        if self.start == "grey":
+            x = torch.full(size, 0.5)
+        else:
+            x = (torch.randn if self.start == "normal" else torch.rand)(size, generator=rng)
+        soft = torch.randn(target.count, target.classes, generator=rng) if target.labels is None else None
+        dtype = target.gradient.dtype
+        copies = x.to(dtype).expand(target.copies, *size).contiguous()
+        return copies, None if soft is None else soft.to(dtype)
+
+    def discrepancy(self, gradient: list[Tensor], matcher: Matcher) -> Tensor:
+        """How far the images' gradient is from the one seen."""
+        weights = layer_weights(self.weighting, len(gradient))
+        return DISTANCES[self.distance](gradient, matcher.seen, weights)
+
+    def prior_weight(self, share: float) -> float:
+        """How much penalties count at this share of the way."""
+        return 1.0
+
+    def penalty(self, x: Tensor, target: Target) -> Tensor:
+        """What the images, shape (copies, n, C, H, W), are penalised by."""
+        total = x.new_zeros(())
+        if self.tv:
+            total = total + self.tv * total_variation(x)
+        if self.l2:
+            total = total + self.l2 * energy(x)
+        if len(x) > 1:
+            # The mean of an epoch's images does not depend on the order in which they were seen.
+            means = x.mean(1)
+            total = total + self.agreement * (means - means.mean(0)).square().mean()
+        return total
+
+    def statistics_prior(
+        self, update: AttackedUpdate, target: Target, knowledge: Knowledge
+    ) -> StatisticsPrior | None:
+        """The batch norm statistics that the images shall have; null where they do not count."""
+        if not self.batch_norm:
+            return None
+        if self.statistics == "update":
+            expected = statistics_in_update(update)
+        elif self.statistics == "running":
+            expected = sent_statistics(update)
+        else:
+            images = required(knowledge.auxiliary).x[:AUXILIARY]
+            with torch.no_grad():  # of a copy: in training, a network notes what passes
+                expected = passing_statistics(deepcopy(target.network), images)
+        if not expected:
+            raise CannotRun("the network has no batch norm whose statistics images could have")
+        return StatisticsPrior(target.network, expected)
+
+
+def _solution(target: Target, best: Descent) -> Solution:
+    """The best images of a descent; those of several epochs are paired and averaged."""
+    first, *others = best.image.clamp(0, 1)
+    x = torch.stack([first.double(), *(match(first, other).guess for other in others)]).mean(0)
+    labels = target.labels if best.soft is None else best.soft.argmax(1)
+    return Solution(x.to(first.dtype), required(labels), best.lowest, tuple(best.snapshots))
+
+
+_WHOSE = {
+    "running": "those that the model carries",
+    "update": "those of the clients' batches, which travel with the update",
+    "auxiliary": "those of auxiliary images",
+}

@@ -1,0 +1,123 @@
+"""What an inversion has to explain: a gradient that was seen, and how a batch of images would give one."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from glasshouse.learning.fit import batches
+from glasshouse.learning.layout import Layout
+from glasshouse.learning.recipe import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class LocalTraining:
+    """The local training that an attacker simulates: the `recipe`, and the batches of each of its epochs.
+
+    The order of the client's own batches is unknown: `batches` are the attacker's, positions of images, epoch
+    by epoch. Each epoch has a copy of the images of its own, which frees it from that order.
+    """
+
+    recipe: Recipe
+    batches: tuple[tuple[Tensor, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The `gradient`, shape (P,), that `count` images of `shape` are sought for.
+
+    `network` holds the weights that it was taken at, and is in the mode in which its client ran it. Only
+    trainable entries count, and where `known`, bool of shape (P,), is given, only those it marks. `labels`,
+    shape (count,), are null where they are sought with the images. With a `training` the gradient is what a
+    whole local training moved, by the rate that an optimiser of plain steps would have had.
+    """
+
+    network: nn.Module
+    layout: Layout
+    gradient: Tensor
+    shape: tuple[int, int, int]
+    classes: int
+    count: int
+    labels: Tensor | None = None
+    known: Tensor | None = None
+    training: LocalTraining | None = None
+
+    @property
+    def copies(self) -> int:
+        """How many copies of the images are sought: one for each epoch that is simulated."""
+        return 1 if self.training is None else len(self.training.batches)
+
+
+class Matcher:
+    """Computes the gradient of images as the client would have, beside the one seen, tensor by tensor."""
+
+    def __init__(self, target: Target) -> None:
+        self._target, network = target, target.network
+        seen = target.layout.named(target.gradient.detach())
+        marks = None if target.known is None else target.layout.named(target.known)
+        self.names = [name for name, _ in network.named_parameters() if marks is None or marks[name].any()]
+        parameters = dict(network.named_parameters())
+        self._weights = [parameters[name] for name in self.names]
+        self._masks = None if marks is None else [marks[name].to(seen[name].dtype) for name in self.names]
+        self.seen = self._masked([seen[name] for name in self.names])
+        self._buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
+
+    def __call__(self, x: Tensor, labels: Tensor) -> list[Tensor]:
+        """The gradient of images, shape (copies, n, C, H, W), differentiable by them.
+
+        `labels` are classes, shape (n,), or their probabilities, shape (n, classes).
+        """
+        with self._untouched_buffers():
+            if self._target.training is None:
+                loss = F.cross_entropy(self._target.network(x[0]), labels)
+                gradient = torch.autograd.grad(loss, self._weights, create_graph=True)
+            else:
+                gradient = self._trained(x, labels, self._target.training)
+        return self._masked(gradient)
+
+    def _trained(self, x: Tensor, labels: Tensor, training: LocalTraining) -> tuple[Tensor, ...]:
+        """How far local training on the images moves the weights, over the rate of its steps.
+
+        Momentum and weight decay act as in torch: v = m v + g + decay w, then w = w - rate v.
+        """
+        recipe, samples = training.recipe, x.shape[1]
+        weights: list[Tensor] = list(self._weights)
+        velocity = [torch.zeros_like(weight) for weight in weights]
+        buffers = {name: buffer.clone() for name, buffer in self._target.network.named_buffers()}
+        drawn = [(epoch, batch) for epoch, batches in enumerate(training.batches) for batch in batches]
+        for (epoch, batch), rate in zip(drawn, recipe.rates(samples), strict=True):
+            state = {**dict(zip(self.names, weights)), **buffers}
+            logits = functional_call(self._target.network, state, (x[epoch, batch],))
+            gradient = torch.autograd.grad(F.cross_entropy(logits, labels[batch]), weights, create_graph=True)
+            velocity = [
+                recipe.momentum * moving + step + recipe.weight_decay * weight
+                for moving, step, weight in zip(velocity, gradient, weights)
+            ]
+            weights = [weight - rate * moving for weight, moving in zip(weights, velocity)]
+        rate = recipe.effective_rate(samples)
+        return tuple((start - end) / rate for start, end in zip(self._weights, weights))
+
+    def _masked(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        if self._masks is None:
+            return list(parts)
+        return [part * mask for part, mask in zip(parts, self._masks)]
+
+    @contextmanager
+    def _untouched_buffers(self) -> Iterator[None]:
+        """Batch norm in training notes the statistics of every batch it sees; here it forgets them."""
+        yield
+        for buffer, before in self._buffers:
+            buffer.copy_(before)
+
+
+def drawn_batches(samples: int, recipe: Recipe, rng: torch.Generator) -> tuple[tuple[Tensor, ...], ...]:
+    """Positions of the batches of each epoch, in an order of the attacker's own."""
+    seed = int(torch.randint(2**62, (), generator=rng))
+    drawn = tuple(batches(samples, recipe, np.random.default_rng(seed)))
+    each = len(drawn) // recipe.epochs
+    return tuple(drawn[start : start + each] for start in range(0, len(drawn), each))

@@ -14,6 +14,9 @@ MIXTURES = 300
 PARALLEL = 1e-2
 """A sample and a column with a smaller cosine have nothing to do with each other."""
 
+CHANCE = 0.01
+"""The share of neurons at which a sample may contradict its column by chance; a mixture does at many more."""
+
 ESTIMATE_ROUNDS = 3
 REGRESSION_STEPS = 15
 
@@ -21,16 +24,18 @@ REGRESSION_STEPS = 15
 class FoundSamples:
     """The columns found so far, and an estimate of the sample of each.
 
-    `columns`, shape (K, b), are exact; `estimates`, shape (K, b), become so with the last of the columns.
+    `columns`, shape (K, b), are exact; `estimates`, shape (K, b), become so with the last of the columns. A
+    sample and its column may disagree about a share `turned` of the neurons.
     """
 
-    def __init__(self, factors: Factors) -> None:
-        self._factors = factors
+    def __init__(self, factors: Factors, turned: float = 0.0) -> None:
+        self._factors, self._bearable = factors, max(CHANCE, turned) * len(factors.left)
         self.columns = self.estimates = factors.left.new_empty(0, factors.samples)
         self._refused = self.columns
         self._idle = 0
         if factors.samples == 1:
-            self.columns = self.estimates = factors.left.new_ones(1, 1)
+            self.columns = factors.left.new_ones(1, 1)
+            self.estimates = factors.as_samples(self.columns)
 
     @property
     def complete(self) -> bool:
@@ -39,7 +44,7 @@ class FoundSamples:
     @property
     def consistent(self) -> bool:
         """Whether nothing is missing, and every sample has the signs that its column has."""
-        return self.complete and bool((self._disagreements() == 0).all())
+        return self.complete and not self._doubtful().any()
 
     def drop_doubtful(self) -> None:
         """Refuse, of the samples that contradict their columns, the one whose column is the least sparse.
@@ -47,7 +52,7 @@ class FoundSamples:
         A mixture of columns among them spoils the samples that it mixes, and no others.
         """
         zeros = self._factors.silent(self.columns).sum(1)
-        doubtful = int(zeros.masked_fill(self._disagreements() == 0, len(self._factors.left) + 1).argmin())
+        doubtful = int(zeros.masked_fill(~self._doubtful(), len(self._factors.left) + 1).argmin())
         kept = torch.arange(len(self.columns)) != doubtful
         self._refused = torch.cat([self._refused, self.columns[~kept]])
         self.columns, self.estimates = self.columns[kept], self.estimates[kept]
@@ -75,7 +80,7 @@ class FoundSamples:
         self._idle = 0 if len(self.columns) > known else self._idle + 1
         if len(self.columns) > known:
             self._estimate(rest)
-        if len(self.columns) == self._factors.samples - 1 and not self._disagreements().any():
+        if len(self.columns) == self._factors.samples - 1 and not self._doubtful().any():
             self._add_last()
 
     def _add_last(self) -> None:
@@ -86,10 +91,12 @@ class FoundSamples:
             self.estimates = torch.linalg.inv(self.columns.T)
             self.estimates = self.estimates / (self.estimates @ self._factors.right[:, -1:])
 
-    def _disagreements(self) -> Tensor:
-        """At how many neurons each sample and its column disagree, shape (K,)."""
-        signs = self.estimates @ self._factors.response.T > 0
-        return (signs == self._factors.silent(self.columns)).sum(1)
+    def _doubtful(self) -> Tensor:
+        """Which samples contradict their columns, bool of shape (K,)."""
+        activations = self.estimates @ self._factors.response.T
+        contradictions = self._factors.contradictions(activations, ~self._factors.silent(self.columns))
+        doubtful: Tensor = contradictions.sum(1) > self._bearable
+        return doubtful
 
     def _remainders(self) -> Tensor:
         """The rows of the gradient less what the samples found have in them, scaled to samples."""

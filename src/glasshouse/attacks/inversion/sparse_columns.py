@@ -30,7 +30,10 @@ SPARE = 3
 """Zeros that a column has beyond those that any vector can be given."""
 
 SINGULAR = 1e-5
-"""Singular values below that share of the largest are zero."""
+"""Singular values below that share of the largest are zero, whatever the noise."""
+
+NOISY = 5.0
+"""And so are those up to that many times what the noise alone would make of them."""
 
 SAME = 1e-5
 """Unit columns that differ by less are one."""
@@ -40,6 +43,9 @@ ROUNDING = 1e-11
 
 DEVIATIONS = 20.0
 """How many standard deviations of the noise a zero may be off."""
+
+UNDECIDED = 1e3
+"""Pre-activations this many times the noise in the gradient, or smaller, have no sign."""
 
 SLACK = 30.0
 """How much farther off it may be for a column that was fitted to a few rows only."""
@@ -52,7 +58,8 @@ class Factors:
     `left`, shape (neurons, samples), is in a basis in which its rows, scaled to length 1, point everywhere
     alike: these are `unit`. `right` has shape (samples, inputs + 1), with the bias gradient's column last.
     `response @ p` are the pre-activations of the sample p, `response` of shape (neurons, samples). The noise
-    of an entry of `unit @ q` has the standard deviation `noise`, shape (neurons,), times |`basis` q|.
+    of an entry of `unit @ q` has the standard deviation `noise`, shape (neurons,), times |`basis` q|; as a
+    share of the whole gradient it is `noise_share`.
     """
 
     left: Tensor
@@ -61,6 +68,7 @@ class Factors:
     response: Tensor
     noise: Tensor
     basis: Tensor
+    noise_share: float
 
     @property
     def samples(self) -> int:
@@ -70,6 +78,14 @@ class Factors:
         """The rows of `p`, shape (K, samples), scaled so that the 1 after each sample is one."""
         ones = p @ self.right[:, -1]
         return p[ones != 0] / ones[ones != 0, None]
+
+    def contradictions(self, activations: Tensor, fires: Tensor) -> Tensor:
+        """Where pre-activations and what flows back, bool, say different things; both (K, neurons).
+
+        Pre-activations that the noise could have turned say nothing.
+        """
+        margin = (UNDECIDED * self.noise_share + ROUNDING) * activations.abs().mean()
+        return ((activations > 0) != fires) & (activations.abs() > margin)
 
     def silent(self, q: Tensor, slack: float = 1.0) -> Tensor:
         """Which neurons the unit columns `q`, shape (K, samples), do not flow through; (K, neurons)."""
@@ -120,18 +136,19 @@ def distinct(q: Tensor) -> Tensor:
 
 def _sound_column(factors: Factors, silent: Tensor) -> Tensor | None:
     """The column that is zero at the `silent` neurons, bool of shape (neurons,), where it is sound."""
-    column = _only_column(factors.unit[silent])
+    column = _only_column(factors, silent)
     if column is None:
         return None
     silent = factors.silent(column[None])[0]
-    return _only_column(factors.unit[silent]) if silent.sum() >= factors.samples - 1 + SPARE else None
+    return _only_column(factors, silent) if silent.sum() >= factors.samples - 1 + SPARE else None
 
 
-def _only_column(rows: Tensor) -> Tensor | None:
-    """The unit vector orthogonal to `rows`, shape (n, samples), where it is sound."""
-    outer, sizes, inner = torch.linalg.svd(rows, full_matrices=False)
-    rank = int((sizes > SINGULAR * sizes[0]).sum())
-    if rank != rows.shape[1] - 1:
+def _only_column(factors: Factors, silent: Tensor) -> Tensor | None:
+    """The unit vector orthogonal to the `silent` rows, where it is sound."""
+    outer, sizes, inner = torch.linalg.svd(factors.unit[silent], full_matrices=False)
+    noise = factors.noise[silent].norm() * (inner @ factors.basis.T).norm(dim=1)
+    rank = int((sizes > torch.maximum(SINGULAR * sizes[0], NOISY * noise)).sum())
+    if rank != factors.samples - 1:
         return None
     column: Tensor = inner[-1]
     return column if _spares_any_two(outer[:, :rank]) else None
@@ -161,9 +178,11 @@ def _subspaces(factors: Factors, activations: Tensor) -> Iterator[tuple[Tensor, 
     for believed in sorted({max(1, round(share * factors.samples)) for share in SURE}):
         if not len(waiting) or believed >= len(factors.unit):
             return
-        rows = factors.unit[surest_first[waiting, :believed]]
+        surest = surest_first[waiting, :believed]
+        rows = factors.unit[surest]
         sizes, directions = torch.linalg.eigh(rows.mT @ rows)
-        dimensions = (sizes < SINGULAR**2 * sizes[:, -1:]).sum(1)
+        noise = factors.noise[surest].norm(dim=1)[:, None] * (factors.basis @ directions).norm(dim=1)
+        dimensions = (sizes < torch.maximum(SINGULAR * sizes[:, -1:].sqrt(), NOISY * noise).square()).sum(1)
         for dimension in range(1, min(LARGEST_SUBSPACE, factors.samples) + 1):
             fitting = dimensions == dimension
             if fitting.any():

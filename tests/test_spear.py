@@ -93,7 +93,7 @@ def test_equal_images_count_once_and_images_without_a_gradient_not_at_all():
 def test_the_same_seed_gives_the_same_batch():
     x, y = digit_batch(5)
     first, second = (inverted(network_of(64), x, y, seed=3) for _ in range(2))
-    assert torch.equal(first.x, second.x)
+    assert first.x.allclose(second.x, rtol=0, atol=1e-12)
 
 
 def test_a_noised_gradient_is_never_proven_exact():
@@ -129,7 +129,7 @@ def test_a_search_without_time_says_how_much_it_found():
     x, y = digit_batch(6)
     batch = inverted(network_of(64), x, y, seconds=0.0)
     assert not batch.exact
-    assert batch.reason == "0 of the 6 samples in the gradient were found in 0 seconds"
+    assert batch.reason.startswith("of 6 samples 0 were found in")
 
 
 def protocol_of(network, recipe, classes=4):

@@ -35,8 +35,8 @@ SINGULAR = 1e-5
 NOISY = 5.0
 """And so are those up to that many times what the noise alone would make of them."""
 
-SAME = 1e-5
-"""Unit columns that differ by less are one."""
+SAME = 1e-2
+"""Unit columns that differ by less are one: the noise keeps apart what different rows say of it."""
 
 ROUNDING = 1e-11
 """What double precision makes of a zero, at most."""
@@ -53,7 +53,9 @@ SLACK = 30.0
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """A gradient of rank `samples` as `left @ right`; neurons without any gradient are left out.
+    """A gradient of rank `samples` as `left @ right`, for the neurons that `live`, a mask of all, marks.
+
+    Neurons without any gradient are left out, and those whose gradient is mostly noise.
 
     `left`, shape (neurons, samples), is in a basis in which its rows, scaled to length 1, point everywhere
     alike: these are `unit`. `right` has shape (samples, inputs + 1), with the bias gradient's column last.
@@ -62,6 +64,7 @@ class Factors:
     share of the whole gradient it is `noise_share`.
     """
 
+    live: Tensor
     left: Tensor
     unit: Tensor
     right: Tensor

@@ -40,6 +40,9 @@ GAP = 100.0
 LOST = 1e-3
 """The share of neurons and samples at which what flows back may be so little that the noise hides it."""
 
+NOISY_ROW = 30.0
+"""A neuron with that many times the usual share of noise in its gradient says nothing."""
+
 REPRODUCED = 3.0
 """How many times the noise the gradient of the batch may be off, and the batch still explain all of it."""
 
@@ -181,20 +184,31 @@ def invert_layer(
             samples.learn(columns_of_guesses(factors, samples.guesses(rng), rng))
         else:
             samples.learn(columns_of_random_rows(factors, BLIND_DRAWS, rng))
+    return _judged(factors, samples, gradient, layer, began)
+
+
+def _judged(
+    factors: Factors, samples: FoundSamples, gradient: Tensor, layer: Tensor, began: float
+) -> LayerBatch:
+    """The samples found, and whether they are proven to be all, and exact.
+
+    Neurons that the factors leave out, but for those without any gradient, are no evidence.
+    """
+    evidence = factors.live | (gradient == 0).all(1)
+    gradient, layer = gradient[evidence], layer[evidence]
     flows, inputs = _batch(factors, samples, gradient)
     fires = flows.T != 0
     contradictions = factors.contradictions(inputs @ layer.T, fires)
     agreement = 1 - contradictions.double().mean().item() if len(inputs) else 0.0
     residual = ((gradient - flows @ inputs).norm() / gradient.norm()).item()
-    reason: str | None = (
-        f"{len(inputs)} of the {factors.samples} samples in the gradient were found in {seconds:g} seconds"
-    )
+    seconds = time.perf_counter() - began
+    reason: str | None = f"of {factors.samples} samples {len(inputs)} were found in {seconds:.3g} seconds"
     if samples.complete:
         impossible = bool((contradictions & fires).any())
         reproduced = residual <= REPRODUCED * factors.noise_share + ROUNDING
         reason = _missing_proof(agreement, impossible, residual, reproduced)
-    x, took = inputs[:, :-1], time.perf_counter() - began
-    return LayerBatch(x, factors.samples, agreement, residual, reason is None, reason, took)
+    x = inputs[:, :-1]
+    return LayerBatch(x, factors.samples, agreement, residual, reason is None, reason, seconds)
 
 
 def factorise(gradient: Tensor, layer: Tensor) -> Factors:
@@ -205,21 +219,23 @@ def factorise(gradient: Tensor, layer: Tensor) -> Factors:
     """
     if not torch.isfinite(gradient).all():
         raise CannotRun("the gradient of the layer is not finite")
-    live = gradient.abs().sum(1) > 0
     seen = gradient.abs().sum(0) > 0
+    live = gradient.abs().sum(1) > 0
     if not live.any() or not seen[-1]:
         raise CannotRun("the layer has no gradient: no sample moved it")
     outer, sizes, inner = torch.linalg.svd(gradient[live][:, seen], full_matrices=False)
     rank = _numerical_rank(sizes)
-    left = outer[:, :rank] * sizes[:rank]
-    unit, basis = _isotropic(left)
+    left, rest = outer[:, :rank] * sizes[:rank], (outer[:, rank:] * sizes[rank:]).norm(dim=1)
+    share = rest / left.norm(dim=1)
+    clear = share <= NOISY_ROW * share.median() + ROUNDING
+    live[live.clone()] = clear
+    unit, basis = _isotropic(left[clear])
     right = gradient.new_zeros(rank, gradient.shape[1])
     right[:, seen] = torch.linalg.solve(basis, inner[:rank])
-    left = left @ basis
-    rest = (outer[:, rank:] * sizes[rank:]).norm(dim=1)
-    noise = rest / (left.norm(dim=1) * max(1, int(seen.sum()) - rank) ** 0.5)
+    left = left[clear] @ basis
+    noise = rest[clear] / (left.norm(dim=1) * max(1, int(seen.sum()) - rank) ** 0.5)
     noise_share = (rest.norm() / sizes.norm()).item()
-    return Factors(left, unit, right, layer[live] @ right.T, noise, basis, noise_share)
+    return Factors(live, left, unit, right, layer[live] @ right.T, noise, basis, noise_share)
 
 
 def _numerical_rank(sizes: Tensor) -> int:
@@ -250,9 +266,10 @@ def _batch(factors: Factors, samples: FoundSamples, gradient: Tensor) -> tuple[T
     estimates = torch.linalg.inv(samples.columns.T) if samples.complete else samples.estimates
     estimates = estimates / (estimates @ factors.right[:, -1:])
     scaled = samples.columns / (samples.columns * estimates).sum(1, keepdim=True)
-    live = gradient.abs().sum(1) > 0
     flows = gradient.new_zeros(len(gradient), len(estimates))
-    flows[live] = (factors.left @ scaled.T).masked_fill(factors.silent(samples.columns).T, 0)
+    flows[(gradient != 0).any(1)] = (factors.left @ scaled.T).masked_fill(
+        factors.silent(samples.columns).T, 0
+    )
     inputs = estimates @ factors.right
     for _ in range(REFINEMENTS if samples.complete else 0):
         inputs = _refined_inputs(gradient, flows)

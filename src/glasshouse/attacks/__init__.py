@@ -36,6 +36,7 @@ ATTACKS = Registry(
         "swift-inversion": "glasshouse.attacks.inversion.swift:SwiftInversion",
         "gradinversion": "glasshouse.attacks.inversion.published:GradInversion",
         "gradvit": "glasshouse.attacks.inversion.transformers:GradViT",
+        "spear": "glasshouse.attacks.inversion.spear:Spear",
         "april-optim": "glasshouse.attacks.inversion.transformers:APRILOptim",
         "lbfgs-l2": "glasshouse.attacks.inversion.published:LBFGSL2",
         "lbfgs-cosine": "glasshouse.attacks.inversion.published:LBFGSCosine",

@@ -42,6 +42,7 @@ ATTACKS = Registry(
         "adam-l1": "glasshouse.attacks.inversion.published:AdamL1",
         "adam-l2": "glasshouse.attacks.inversion.published:AdamL2",
         "sgd-cosine": "glasshouse.attacks.inversion.published:SGDCosine",
+        "strongest-inversion": "glasshouse.attacks.inversion.strongest:StrongestInversion",
         "saturated-head": "glasshouse.attacks.crafted.saturated_head:SaturatedHead",
         "scale-mia": "glasshouse.attacks.crafted.scale_mia:ScaleMIA",
         "scale-mia-peeled": "glasshouse.attacks.crafted.scale_mia:PeeledScaleMIA",

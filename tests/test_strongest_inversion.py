@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 import torch
 from cases import access_to, finished
-from conftest import CLASSES, SHAPE, make_images, make_split
+from conftest import CLASSES, SHAPE, make_images, make_plain_model, make_split
 from torch import nn
 
 from glasshouse.access import AggregateAccess, UpdateAccess
@@ -53,7 +53,8 @@ def small(engine):
 
 def solving(monkeypatch, **solvers):
     """Let these solvers be all the closed forms that there are."""
-    monkeypatch.setattr(strongest, "EXACT", tuple(solvers))
+    monkeypatch.setattr(strongest, "PROVING", tuple(solvers))
+    monkeypatch.setattr(strongest, "SOLVING", ())
     monkeypatch.setattr(strongest, "ATTACKS", type("Solvers", (), {"make": staticmethod(solvers.get)}))
 
 
@@ -176,6 +177,35 @@ def test_sums_are_searched_too_and_say_whose_they_are(engine):
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(BadInput, match=f"strongest-inversion {next(iter(options))}"):
         StrongestInversion(**options)
+
+
+@pytest.mark.parametrize(("defence", "proven"), [
+    ("none", True),
+    ("clipping(norm=0.01)", True),
+    ("gaussian-noise(std=0.01)", False),
+    ("pruning(fraction=0.9)", False),
+])  # fmt: skip
+def test_a_closed_form_counts_only_where_it_proves_its_image(engine, defence, proven):
+    case = finished(engine, model=make_plain_model(), split=make_split((1,)), defence=defence)
+    (update,) = attacked_updates(access_to(case, UpdateAccess), 1)
+    rebuilt = StrongestInversion(seconds=0.1).rebuild(update, NOTHING, rng())
+    assert ("1 of 1 images by linear-leak" in rebuilt.note) == proven
+    if proven:
+        assert torch.allclose(rebuilt.x, case.truth.held_by([0]).x, atol=1e-3)
+
+
+def test_an_image_that_was_solved_for_is_proven_by_its_gradient(small, monkeypatch):
+    case, access = small
+    (update,) = (update for update in attacked_updates(access, 2) if update.samples == 1)
+    held = case.truth.held_by(update.clients).x
+    solvers = {"right": Solver(held, 1), "wrong": Solver(1 - held, 1)}
+    attack = StrongestInversion(seconds=0.1)
+    for name, solver in solvers.items():
+        monkeypatch.setattr(strongest, "PROVING", ())
+        monkeypatch.setattr(strongest, "SOLVING", (name,))
+        made = type("Solvers", (), {"make": staticmethod({name: solver}.get)})
+        monkeypatch.setattr(strongest, "ATTACKS", made)
+        assert (f"by {name}" in attack.rebuild(update, NOTHING, rng()).note) == (name == "right")
 
 
 def test_the_search_is_the_published_one():

@@ -7,20 +7,27 @@ from torch import Tensor
 
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
+from glasshouse.attacks.inversion.distances import cosine
 from glasshouse.attacks.inversion.effort import affordable_steps
 from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
 from glasshouse.attacks.inversion.label_guesses import SOURCES
 from glasshouse.attacks.inversion.matching import GradientMatching
 from glasshouse.attacks.inversion.published import InvertingGradients
+from glasshouse.attacks.inversion.target import Matcher
+from glasshouse.attacks.inversion.targets import make_target
 from glasshouse.attacks.inversion.updates import AttackedUpdate
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt, Snapshot
 from glasshouse.options import check_choice, check_number, check_whole
 
-EXACT = tuple(
-    name for name in ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak") if name in ATTACKS
-)
-"""The attacks that solve for images instead of searching, in the order in which they are tried."""
+PROVING = tuple(name for name in ("linear-leak", "spear") if name in ATTACKS)
+"""The attacks that return no image but those they can prove."""
+
+SOLVING = ("r-gap", "april-analytic", "patch-leak")
+"""The attacks that solve for one image, which is proven where its gradient is the one that was seen."""
+
+EXPLAINED = 1e-3
+"""The cosine distance up to which a gradient is the one that was seen."""
 
 SEARCH = InvertingGradients
 """The search for what no attack solves for."""
@@ -91,13 +98,15 @@ class StrongestInversion(UpdateInversion):
         )
 
     def _solved(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt | None:
-        """The images of the attack that solves for all of them, or for the most; null where none does."""
+        """The images of the attack that proves all of them, or the most; null where none does."""
         best = None
-        for name in EXACT:
+        for name in (*PROVING, *SOLVING):
             attack: UpdateInversion = ATTACKS.make(name)
             try:
                 rebuilt = attack.rebuild(update, knowledge, rng)
             except CannotRun:
+                continue
+            if name in SOLVING and not _explains(rebuilt, update, rng):
                 continue
             if len(rebuilt.x) > (0 if best is None else len(best.x)):
                 best = replace(rebuilt, note=joined([_made_by(name, rebuilt.x, update), rebuilt.note]))
@@ -110,6 +119,17 @@ class StrongestInversion(UpdateInversion):
         rebuilt = search.rebuild(update, knowledge, rng)
         made = f"{_made_by(search.name, rebuilt.x, update)} in up to {search.steps} steps"
         return replace(rebuilt, note=joined([made, rebuilt.note]))
+
+
+def _explains(rebuilt: Rebuilt, update: AttackedUpdate, rng: torch.Generator) -> bool:
+    """Whether the gradient of one image, with whichever label, is the one that was seen."""
+    assert len(rebuilt.x) == update.samples == 1
+    target, _ = make_target(update, None, 1, 0, rng)
+    matcher = Matcher(target)
+    x, classes = rebuilt.x[None], torch.arange(update.protocol.classes)
+    gradients = (matcher(x.to(target.gradient.dtype), label) for label in classes.split(1))
+    equal = [1.0] * len(matcher.seen)
+    return any(cosine(gradient, matcher.seen, equal).item() <= EXPLAINED for gradient in gradients)
 
 
 def _made_by(name: str, x: Tensor, update: AttackedUpdate) -> str:

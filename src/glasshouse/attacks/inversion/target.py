@@ -65,7 +65,8 @@ class Matcher:
         self._weights = [parameters[name] for name in self.names]
         self._masks = None if marks is None else [marks[name].to(seen[name].dtype) for name in self.names]
         self.seen = self._masked([seen[name] for name in self.names])
-        self._buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
+        changing = [module for module in network.modules() if module.training]
+        self._buffers = [(b, b.clone()) for module in changing for b in module.buffers(recurse=False)]
 
     def __call__(self, x: Tensor, labels: Tensor) -> list[Tensor]:
         """The gradient of images, shape (copies, n, C, H, W), differentiable by them.

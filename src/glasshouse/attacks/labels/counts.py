@@ -17,6 +17,7 @@ from torch import Tensor
 from glasshouse.access import AggregateAccess, UpdateAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.labels.head import Head, find_head
+from glasshouse.errors import CannotRun
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.learning.layout import Layout
 from glasshouse.measures.labels import whole_counts
@@ -74,6 +75,8 @@ def count_labels(
     P = (torch.from_numpy(features) @ weight.T + bias).softmax(-1).numpy()
 
     equations = np.vstack([P.T - np.eye(len(g)), np.ones(len(g))])
+    if not (np.isfinite(equations).all() and np.isfinite(g).all()):
+        raise CannotRun("the update of the last layer, divided by the learning rate, is not finite")
     if np.linalg.cond(equations) > WELL_CONDITIONED:
         return whole_counts(np.ones(len(g)), samples)
     shares, _ = nnls(equations, np.append(g, 1.0))

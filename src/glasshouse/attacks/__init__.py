@@ -44,6 +44,7 @@ ATTACKS = Registry(
         "adam-l1": "glasshouse.attacks.inversion.published:AdamL1",
         "adam-l2": "glasshouse.attacks.inversion.published:AdamL2",
         "sgd-cosine": "glasshouse.attacks.inversion.published:SGDCosine",
+        "strongest-inversion": "glasshouse.attacks.inversion.strongest:StrongestInversion",
         "linear-leak": "glasshouse.attacks.inversion.exact:LinearLeak",
         "r-gap": "glasshouse.attacks.inversion.exact:RGAP",
         "april-analytic": "glasshouse.attacks.inversion.exact:APRILAnalytic",

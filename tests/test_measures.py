@@ -8,7 +8,14 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from glasshouse.measures import comparing, epsilon, estimate, membership
-from glasshouse.measures.estimate import Estimate, clopper_pearson, combined, mean, proportion
+from glasshouse.measures.estimate import (
+    Estimate,
+    clopper_pearson,
+    clustered_mean,
+    combined,
+    mean,
+    proportion,
+)
 from glasshouse.measures.membership import (
     accuracy_at_mix,
     advantage,
@@ -257,3 +264,25 @@ def test_a_mean_on_the_only_bound_has_no_interval():
     estimate = mean([0.0] * 5, bounds=(0.0, math.inf))
     assert (estimate.value, estimate.low, estimate.high) == (0.0, None, None)
     assert "bound" in estimate.note
+
+
+def test_the_mean_of_repeated_values_is_as_sure_as_that_of_the_values_once():
+    values = np.random.default_rng(0).normal(3, 1, 8)
+    once, twice = mean(values.tolist()), clustered_mean([*values, *values], np.tile(np.arange(8), 2))
+    assert twice.n == 8
+    assert (twice.value, twice.low, twice.high) == pytest.approx((once.value, once.low, once.high))
+    assert clustered_mean(values.tolist(), np.arange(8)) == once
+
+
+def test_the_interval_of_clusters_of_several_sizes_covers_about_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(20), [1, 2] * 10)
+    drawn = [clustered_mean((rng.normal(1, 2, 20)[clusters]).tolist(), clusters) for _ in range(2000)]
+    assert np.mean([e.low <= 1 <= e.high for e in drawn]) == pytest.approx(0.95, abs=0.02)
+
+
+def test_clusters_on_one_bound_have_the_exact_interval_of_what_they_are_worth_and_one_has_none():
+    sure = clustered_mean([100.0] * 6, np.array([0, 0, 1, 1, 2, 2]), bounds=(0.0, 100.0))
+    assert (sure.low, sure.high, sure.n) == (pytest.approx(100 * 0.025 ** (1 / 3)), 100.0, 3)
+    alone = clustered_mean([1.0, 3.0], np.array([7, 7]))
+    assert (alone.value, alone.low, alone.high, alone.n) == (2.0, None, None, 1)

@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from glasshouse.measures import pictures
-from glasshouse.measures.pictures import CAP, blind_guess, match, paired_psnr, paired_ssim, psnr
+from glasshouse.measures.pictures import (
+    CAP,
+    match,
+    mean_guess,
+    oracle_guess,
+    paired_psnr,
+    paired_ssim,
+    psnr,
+    single_guess,
+)
 
 
 def some(count: int, seed: int = 0, shape: tuple[int, int, int] = (3, 8, 8)) -> torch.Tensor:
@@ -65,9 +74,9 @@ def test_equal_images_have_the_cap_and_a_mean_over_them_stays_finite():
 
 def test_the_psnr_does_not_depend_on_how_many_images_are_compared_at_a_time(monkeypatch):
     originals, others = some(10), some(4, seed=1)
-    at_once = psnr(originals, others), paired_ssim(originals[:4], others), blind_guess(originals, others)
+    at_once = psnr(originals, others), paired_ssim(originals[:4], others), oracle_guess(originals, others)
     monkeypatch.setattr(pictures, "ROWS", 3)
-    in_parts = psnr(originals, others), paired_ssim(originals[:4], others), blind_guess(originals, others)
+    in_parts = psnr(originals, others), paired_ssim(originals[:4], others), oracle_guess(originals, others)
     for one, other in zip(at_once, in_parts):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
@@ -123,20 +132,47 @@ def test_a_negative_is_unlike_its_picture():
     assert paired_ssim(picture, 1 - picture).item() < 0
 
 
-def test_the_blind_guess_is_the_nearest_auxiliary_image():
+def test_the_oracle_shows_the_nearest_auxiliary_image():
     originals, auxiliary = some(9), some(40, seed=1)
-    guesses = blind_guess(originals, auxiliary)
+    guesses = oracle_guess(originals, auxiliary)
     for original, guess in zip(originals, guesses):
         nearest = max(auxiliary, key=lambda other: plain_psnr(original, other))
         assert torch.equal(guess, nearest)
 
 
-def test_the_blind_guess_looks_at_so_many_auxiliary_images_only(monkeypatch):
+def test_the_oracle_looks_at_so_many_auxiliary_images_only(monkeypatch):
     originals = some(3)
     monkeypatch.setattr(pictures, "AUXILIARY", 5)
     auxiliary = torch.cat([some(5, seed=1), originals])
-    assert paired_psnr(originals, blind_guess(originals, auxiliary)).max() < CAP
+    assert paired_psnr(originals, oracle_guess(originals, auxiliary)).max() < CAP
 
 
-def test_without_auxiliary_images_the_blind_guess_is_grey():
-    assert (blind_guess(some(3), some(0)) == 0.5).all()
+@pytest.mark.parametrize("guess", [oracle_guess, mean_guess, single_guess])
+def test_without_auxiliary_images_every_guess_is_grey(guess):
+    assert torch.equal(guess(some(3), some(0)), torch.full((3, 3, 8, 8), 0.5))
+
+
+def test_the_mean_guess_is_the_mean_of_the_auxiliary_images_whatever_the_originals():
+    levels = torch.tensor([0.1, 0.2, 0.6])[:, None, None, None].expand(3, 3, 8, 8)
+    assert mean_guess(some(5), levels).numpy() == pytest.approx(0.3)
+
+
+def test_the_single_guess_serves_the_auxiliary_images_best_whatever_the_originals():
+    auxiliary = some(12, seed=1) * torch.linspace(0.2, 1, 12)[:, None, None, None]
+    means = [np.mean([plain_psnr(one, other) for other in auxiliary]) for one in auxiliary]
+    best = auxiliary[int(np.argmax(means))]
+    for originals in (some(4), torch.zeros(2, 3, 8, 8)):
+        assert torch.equal(single_guess(originals, auxiliary), best.expand_as(originals))
+
+
+def test_the_single_guess_is_chosen_among_so_many_auxiliary_images_only(monkeypatch):
+    levels = torch.tensor([0.0, 1.0, 0.5, 0.5, 0.5])[:, None, None, None].expand(5, 3, 8, 8)
+    assert (single_guess(some(1), levels) == 0.5).all()
+    monkeypatch.setattr(pictures, "COMPARED", 2)
+    assert (single_guess(some(1), levels) == 0.0).all()
+
+
+def test_the_single_guess_is_never_nearer_than_the_image_that_the_oracle_picks():
+    originals, auxiliary = some(9), some(40, seed=1)
+    nearest = paired_psnr(originals, oracle_guess(originals, auxiliary))
+    assert (paired_psnr(originals, single_guess(originals, auxiliary)) <= nearest).all()

@@ -52,6 +52,7 @@ def test_a_number_that_no_page_can_show_is_refused(tmp_path: Path, key: str, num
         ("curves.json", '{"training": [{"round": 1, "acc_global": NaN}]}', "training.0.acc_global"),
         ("curves.json", '{"training": [{"round": 1, "acc_global": 1e308}]}', "training.0.acc_global"),
         ("curves.json", json.dumps({"training": [{"round": 2**80, "acc_global": 0.5}]}), "0.round"),
+        ("curves.json", '{"course": [{"step": 1, "seconds": 1, "psnr": NaN}]}', "course.0.psnr"),
         ("curves.json", json.dumps({"gallery": [{"original": "a\0b", "result": "b"}]}), "a\\x00b"),
         ("curves.json", json.dumps({"gallery": [{"original": "a" * 999, "result": "b"}]}), "run folder"),
         ("study.json", json.dumps({"charts": [chart(chance=1e308)]}), "charts.0.chance"),

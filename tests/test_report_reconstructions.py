@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ from report_runs import (
     Balanced,
     a_rebuilt_run,
     a_row,
+    a_run,
     measured,
     page_of,
     reconstruction_rows,
@@ -41,7 +43,10 @@ def test_the_recovery_rate_leads_with_what_similar_images_would_do(tmp_path: Pat
     text = page_of(tmp_path, a_rate(value=0.94, low=0.91, high=0.96))
     assert "Can the server rebuild training images?" in text
     assert "rebuilds 94 of 100 training images" in text
-    assert "the most similar image it had before would do for 3." in text
+    assert (
+        "the most similar image it had before, which only someone who knows the original can pick, "
+        "would do for 3." in text
+    )
 
 
 def test_reconstructions_are_weighed_against_accuracy_by_their_recovery_rate() -> None:
@@ -83,6 +88,70 @@ def test_what_kept_an_attack_from_more_stands_with_its_leading_number() -> None:
     rate = a_rate(value=0.4, low=0.3, high=0.5, assumes=given, note="two samples shared a bin")
     mean = a_rate(metric="psnr", value=20.0, low=19.0, high=21.0, chance=13.0, assumes=given)
     assert the_answer(rate, mean).lines[0].notes == ("two samples shared a bin",)
+
+
+def test_what_blind_guesses_reach_is_no_leak_however_high_it_is() -> None:
+    none = a_rate(value=0.03, low=0.01, high=0.06)
+    guesses = [
+        a_rate(metric=f"{guess}-recovery-rate", value=0.9, low=0.8, high=0.95, chance=None)
+        for guess in ("mean-image", "single-guess")
+    ]
+    answer = the_answer(*guesses, none)
+    assert (answer.lead.row.metric, answer.lead.judged) == ("recovery-rate", "clear")
+    assert [compact(m) for m in answer.lines[0].beside] == [
+        "recovery rate of the mean image 0.900 (0.800 to 0.950)",
+        "recovery rate of the single guess 0.900 (0.800 to 0.950)",
+    ]
+
+
+def test_labels_read_with_the_images_do_not_answer_whether_images_can_be_rebuilt() -> None:
+    none = a_rate(value=0.03, low=0.01, high=0.06)
+    read = a_rate(metric="label-accuracy", value=1.0, low=0.9, high=1.0, chance=0.2)
+    answer = the_answer(read, none)
+    assert (answer.lead.row.metric, answer.lead.judged) == ("recovery-rate", "clear")
+
+
+def test_the_most_exposed_image_is_shown_and_never_judged(tmp_path: Path) -> None:
+    none = a_rate(value=0.03, low=0.01, high=0.06)
+    there = {"low": None, "high": None, "chance": 19.8, "note": "the maximum of more images would be higher"}
+    worst = a_rate(metric="most-exposed-psnr", value=39.7, **there)
+    answer = the_answer(worst, none)
+    assert (answer.lead.row.metric, answer.lead.judged) == ("recovery-rate", "clear")
+    assert [m.judged for m in answer.lines[0].others] == ["unjudged"]
+    text = page_of(tmp_path, worst, none)
+    assert "PSNR of the most exposed image 39.7 dB, chance 19.8 dB, n = 256" in text
+    assert (
+        "so no verdict: scale-mia, PSNR of the most exposed image, blind crafting server: "
+        "the maximum of more images would be higher." in text
+    )
+
+
+def test_how_near_images_came_is_drawn_by_step_with_both_guesses(rebuilt: str) -> None:
+    text = text_of(rebuilt)
+    assert "inverting-gradients, curious server: PSNR by step" in text
+    assert (
+        "Mean over 32 images of 4 attacked updates. Step 2400 was reached after 48.0 s on an update." in text
+    )
+    for line in ("nearest auxiliary images (an oracle)", "mean auxiliary image (blind)"):
+        assert line in text
+    assert text.index("PSNR by step") < text.index("dB, best")
+
+
+def test_a_course_without_pictures_has_its_section(tmp_path: Path) -> None:
+    a_run(tmp_path, [a_rate(value=0.94, low=0.91, high=0.96)], full=False)
+    (tmp_path / "curves.json").write_text(json.dumps({"course": [{"step": 3, "seconds": 1.5, "psnr": 20.0}]}))
+    text = text_of(write_report(tmp_path).read_text())
+    assert "What it looks like" in text
+    assert "Step 3 was reached after 1.500 s on an update." in text
+
+
+def test_of_several_seeds_the_course_of_the_first_is_drawn(tmp_path: Path) -> None:
+    a_run(tmp_path, [a_rate(value=0.94, low=0.91, high=0.96, seed=seed) for seed in (3, 4)], full=False)
+    points = [{"step": 10 * seed, "seconds": 1.0, "psnr": 20.0, "seed": seed} for seed in (4, 3)]
+    (tmp_path / "curves.json").write_text(json.dumps({"course": points}))
+    text = text_of(write_report(tmp_path).read_text())
+    assert "Step 30 was reached" in text
+    assert "Step 40" not in text
 
 
 def a_vetting(**changes):

@@ -96,6 +96,23 @@ class Robustness(Exhibit):
     difference_high: Number | None = None
 
 
+class CoursePoint(Exhibit):
+    """How near rebuilt images had come after `step` steps and `seconds` on one update, by mean PSNR in dB.
+
+    Over `n` images behind the `updates` attacked; the attack sees its `objective` alone. `chance` is what the
+    nearest auxiliary images reach, chosen knowing the originals, `mean_image` the mean of the auxiliary ones.
+    """
+
+    step: Whole
+    seconds: Number
+    psnr: Number
+    objective: Number | None = None
+    chance: Number | None = None
+    mean_image: Number | None = None
+    updates: Whole | None = None
+    n: Whole | None = None
+
+
 class Histogram(Exhibit):
     """The share of a quantity's values in each of its bins, and the ends of the shares' 95% intervals.
 
@@ -169,6 +186,7 @@ class Exhibits(Frozen):
     gallery: tuple[Picture, ...] = ()
     risk: tuple[Risk, ...] = ()
     robustness: tuple[Robustness, ...] = ()
+    course: tuple[CoursePoint, ...] = ()
     histograms: tuple[Histogram, ...] = ()
 
     def about(self, **labels: str | int | None) -> "Exhibits":

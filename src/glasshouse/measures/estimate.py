@@ -43,11 +43,23 @@ def clustered_proportion(hits: np.ndarray, clusters: np.ndarray) -> Estimate:
     >>> clustered_proportion(np.zeros(30, bool), np.arange(30) // 3).high == proportion(0, 10).high
     True
     """
+    return weighed_proportion(float(hits.mean()), worth(clusters))
+
+
+def weighed_proportion(share: float, cases: float) -> Estimate:
+    """A share with the exact interval for as many independent cases as its observations are worth."""
+    low, high = clopper_pearson(share * cases, cases)
+    return Estimate(share, low, high, int(cases + 1e-9))
+
+
+def worth(clusters: np.ndarray) -> float:
+    """How many independent cases clusters are worth, whose number is given for each observation (Kish 1965).
+
+    >>> worth(np.array([0, 0, 1, 1])), worth(np.array([0, 1, 2]))
+    (2.0, 3.0)
+    """
     sizes = np.unique(clusters, return_counts=True)[1]
-    worth = len(hits) ** 2 / float((sizes**2).sum())
-    share = float(hits.mean())
-    low, high = clopper_pearson(share * worth, worth)
-    return Estimate(share, low, high, int(worth + 1e-9))
+    return len(clusters) ** 2 / float((sizes**2).sum())
 
 
 def clopper_pearson(successes: float, n: float, tail: float = (1 - LEVEL) / 2) -> tuple[float, float]:
@@ -78,6 +90,34 @@ def mean(values: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, m
             return Estimate(middle, low, high, len(array))
     half = float(stats.t.ppf((1 + LEVEL) / 2, len(array) - 1) * array.std(ddof=1) / math.sqrt(len(array)))
     return Estimate(middle, max(bounds[0], middle - half), min(bounds[1], middle + half), len(array))
+
+
+def clustered_mean(
+    values: Sequence[float],
+    clusters: np.ndarray,
+    *,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> Estimate:
+    """A mean where the values of a cluster, by number, go together; that of `mean` where each is alone.
+
+    With m the mean of N values in G clusters, its variance is G / (G - 1) times the sum over clusters of
+    (sum of x - m)^2, over N^2: where clusters are of one size, that of the mean of their means. `n` is what
+    they are worth.
+
+    >>> clustered_mean([1, 3, 5, 7], np.array([0, 0, 1, 1])).low == mean([2, 6]).low
+    True
+    """
+    array = np.asarray(values, dtype=float)
+    which = np.unique(clusters, return_inverse=True)[1]
+    count = int(which.max()) + 1
+    if count == len(array):
+        return mean(values, bounds=bounds)
+    n, middle = int(worth(clusters) + 1e-9), float(array.mean())
+    if count < 2 or any((array == bound).all() for bound in bounds):
+        return mean([middle] * n, bounds=bounds)
+    spread = float(np.sqrt((np.bincount(which, array - middle) ** 2).sum() * count / (count - 1)))
+    half = float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * spread / len(array)
+    return Estimate(middle, max(bounds[0], middle - half), min(bounds[1], middle + half), n)
 
 
 def combined(parts: Sequence[Estimate], weights: Sequence[float]) -> Estimate:

@@ -1,4 +1,4 @@
-"""How close reconstructions are to the originals, and how close the best guess from similar images is.
+"""How close reconstructions are to the originals, and how close guesses from similar images are.
 
 All images are tensors of shape (N, C, H, W) with pixels in [0, 1]. PSNR is -10 log10 of the mean squared
 difference of the pixels, in dB: 18 dB is a typical error of an eighth of the range, 28 dB one of 4%.
@@ -26,7 +26,10 @@ GREY = 0.5
 """The pixels of the image that stands in where nothing was returned."""
 
 AUXILIARY = 10_000
-"""The most auxiliary images among which a blind guess is searched."""
+"""The most auxiliary images that a guess is made from."""
+
+COMPARED = 500
+"""The most auxiliary images that are compared with one another, each with each."""
 
 WINDOW = 11
 ROWS = 1024  # images compared at a time, which keeps the memory small
@@ -92,11 +95,11 @@ def paired_ssim(originals: Tensor, guesses: Tensor) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def blind_guess(originals: Tensor, auxiliary: Tensor) -> Tensor:
+def oracle_guess(originals: Tensor, auxiliary: Tensor) -> Tensor:
     """The auxiliary image nearest to each original, among the first 10,000; grey where there is none at all.
 
-    Only someone who knows the original could choose so well: it is the best that a guess from similar images
-    can do, and what beats it comes from the training data.
+    Not blind: only someone who knows the original can choose so well. It is the best that showing similar
+    images can do, and what beats it comes from the training data.
     """
     if not len(auxiliary):
         return torch.full_like(originals, GREY)
@@ -106,6 +109,28 @@ def blind_guess(originals: Tensor, auxiliary: Tensor) -> Tensor:
     chunks = [(chunk.float() - GREY).flatten(1) for chunk in originals.split(ROWS)]
     nearest = [torch.addmm(lengths, rows, others.T, alpha=-2).argmin(1) for rows in chunks]
     return auxiliary[torch.cat(nearest)]
+
+
+def mean_guess(originals: Tensor, auxiliary: Tensor) -> Tensor:
+    """For every original the mean of (the first 10,000) auxiliary images; grey where there is none.
+
+    Blind: of the originals it uses the shape alone.
+    """
+    if not len(auxiliary):
+        return torch.full_like(originals, GREY)
+    return auxiliary[:AUXILIARY].mean(0).expand_as(originals)
+
+
+def single_guess(originals: Tensor, auxiliary: Tensor) -> Tensor:
+    """For every original the same auxiliary image; grey where there is none.
+
+    Blind: it is the one with the highest mean PSNR to the auxiliary images, the first 500 of them. Its own,
+    `CAP`, adds the same to each.
+    """
+    if not len(auxiliary):
+        return torch.full_like(originals, GREY)
+    compared = auxiliary[:COMPARED]
+    return compared[int(psnr(compared, compared).mean(0).argmax())].expand_as(originals)
 
 
 def _rows(images: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ MODELS = Registry(
         "stdcnn": "glasshouse.models.convolutional:stdcnn",
         "c1": "glasshouse.models.convolutional:c1",
         "convnet": "glasshouse.models.convolutional:convnet",
+        "cnn6": "glasshouse.models.leaky:cnn6",
         "resnet18": "glasshouse.models.residual:resnet18",
         "resnet20-4": "glasshouse.models.residual:resnet20_4",
         "efficientnet-b0": "glasshouse.models.efficientnet:efficientnet_b0",
@@ -20,5 +21,6 @@ MODELS = Registry(
         "vgg": "glasshouse.models.split:vgg",
         "resnet": "glasshouse.models.split:resnet",
         "vit": "glasshouse.models.vit:vit",
+        "april-vit": "glasshouse.models.april:april_vit",
     },
 )

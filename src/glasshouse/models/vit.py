@@ -23,10 +23,10 @@ def vit(shape: Shape, classes: int) -> SplitNetwork:
     return SplitNetwork(Transformer(shape), perceptron(WIDTH, (512,), classes), (WIDTH,))
 
 
-def patch_side(shape: Shape) -> int:
-    """The largest patch side up to 8 pixels that cuts both sides of the image into four or more (or 1)."""
+def patch_side(shape: Shape, largest: int = LARGEST_PATCH) -> int:
+    """The largest patch side up to `largest` that cuts both sides of the image into four or more (or 1)."""
     _, height, width = shape
-    largest = min(LARGEST_PATCH, height // 4, width // 4)
+    largest = min(largest, height // 4, width // 4)
     return next((side for side in range(largest, 1, -1) if math.gcd(height, width) % side == 0), 1)
 
 
@@ -57,35 +57,36 @@ class Transformer(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """Attention, then a hidden layer of 512, each on normalised tokens and added to them."""
+    """Attention, then a hidden layer of the same width, each on normalised tokens and added to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = WIDTH, heads: int = HEADS) -> None:
         super().__init__()
-        self.attention = nn.Sequential(nn.LayerNorm(WIDTH), Attention())
+        self.attention = nn.Sequential(nn.LayerNorm(width), Attention(width, heads))
         self.hidden = nn.Sequential(
-            nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH)
+            nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, width)
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, tokens, 512) to the same shape."""
+        """(N, tokens, width) to the same shape."""
         x = x + self.attention(x)
         out: Tensor = x + self.hidden(x)
         return out
 
 
 class Attention(nn.Module):
-    """Self-attention with 8 heads of 64: softmax(q k^T / 8) v, then a linear map."""
+    """Self-attention with heads of h = width / heads: softmax(q k^T / sqrt(h)) v, then a linear map."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = WIDTH, heads: int = HEADS) -> None:
         super().__init__()
-        self.queries_keys_values = nn.Linear(WIDTH, 3 * WIDTH, bias=False)
-        self.out = nn.Linear(WIDTH, WIDTH)
+        self.heads = heads
+        self.queries_keys_values = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, tokens, 512) to the same shape."""
+        """(N, tokens, width) to the same shape."""
         n, tokens, _ = x.shape
         projected: Tensor = self.queries_keys_values(x)
-        q, k, v = projected.reshape(n, tokens, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = projected.reshape(n, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         # Written out because torch's fused attention cannot be differentiated twice on a CPU.
         weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1)
         out: Tensor = self.out((weights @ v).transpose(1, 2).flatten(2))

@@ -64,6 +64,7 @@ class Page:
     remains: Table
     rocs: list[Panel]
     trainings: list[Panel]
+    courses: list[Panel]
     gallery: list[tuple[str, list[Shown]]]
     findings: Table
     caveats: list[str]
@@ -81,7 +82,7 @@ class Page:
             (self.tradeoffs, "defences", "Defences"),
             (self.rocs, "roc", "ROC"),
             (self.trainings, "training", "Training"),
-            (self.gallery, "gallery", "Gallery"),
+            (self.courses or self.gallery, "gallery", "Gallery"),
             (True, "all", "Findings"),
             (True, "setup", "Setup"),
             (True, "caveats", "Caveats"),
@@ -146,6 +147,7 @@ def _page(run: Run) -> Page:
         remains=remains_table(trades),
         rocs=panels.roc_section(run, colours),
         trainings=panels.training_panels(run, colours),
+        courses=panels.course_panels(run, colours),
         gallery=_gallery(run),
         findings=findings_table([*audited, *by_seed]),
         caveats=caveats(run.rows, measures),
@@ -158,11 +160,11 @@ def _of_one_seed(curves: Exhibits) -> Exhibits:
 
     Accuracy against eps is averaged over the seeds; so is training, where it is drawn.
     """
-    exhibits = (*curves.roc, *curves.gallery, *curves.risk)
-    drawn = (None, min((one.seed for one in exhibits if one.seed is not None), default=None))
+    kinds = ("roc", "gallery", "risk", "course")
+    seeds = {one.seed for kind in kinds for one in getattr(curves, kind)}
+    drawn = (None, min((seed for seed in seeds if seed is not None), default=None))
     kept: dict[str, object] = {
-        kind: tuple(one for one in getattr(curves, kind) if one.seed in drawn)
-        for kind in ("roc", "gallery", "risk")
+        kind: tuple(one for one in getattr(curves, kind) if one.seed in drawn) for kind in kinds
     }
     return curves.model_copy(update=kept | {"robustness": tuple(pooled_points(curves.robustness))})
 

@@ -141,7 +141,7 @@ class GradientMatching(UpdateInversion):
         return Rebuilt(
             solution.x,
             update.clients,
-            solution.labels,
+            None if self.labels == "given" else solution.labels,
             objective=solution.objective,
             snapshots=solution.snapshots,
             note=note,
@@ -149,33 +149,13 @@ class GradientMatching(UpdateInversion):
 
     def solve(self, target: Target, rng: torch.Generator, prior: StatisticsPrior | None = None) -> Solution:
         """The images that explain `target`, with batch norm statistics as in `prior`."""
-        began, matcher = time.perf_counter(), Matcher(target)
-        agreed: list[Tensor] = []  # what the members of a group had in common after the last step
-
-        def objective(x: Tensor, soft: Tensor | None, share: float) -> Tensor:
-            labels = target.labels if soft is None else soft.softmax(1)
-            weight = self.prior_weight(share)
-            rough = torch.autocast("cpu", torch.bfloat16, enabled=share < self.rough)
-            with rough, watching_statistics(target.network) as statistics:
-                gradient = matcher(x, required(labels))
-            value = self.discrepancy(gradient, matcher)
-            if weight:
-                value = value + weight * self.penalty(x, target)
-            if weight and prior:
-                found = (
-                    statistics if prior.network is target.network else passing_statistics(prior.network, x[0])
-                )
-                value = value + weight * self.batch_norm * statistics_distance(found, prior.expected)
-            if agreed:
-                value = value + self.group * (x[0] - agreed[0]).flatten(1).norm(dim=1).mean()
-            return value
-
+        began, objective = time.perf_counter(), Objective(self, target, prior)
         descents = [
             Descent(objective, *self.begin(target, rng), self.pace, rng) for _ in range(self.restarts)
         ]
         while active := [descent for descent in descents if not descent.ended]:
             if self.group and len(descents) > 1:
-                agreed[:] = [consensus(torch.stack([descent.x.detach()[0] for descent in descents]))]
+                objective.agreed = consensus(torch.stack([descent.x.detach()[0] for descent in descents]))
             for descent in active:
                 descent.advance()
             if min(descent.place for descent in descents) >= self.culled * self.steps:
@@ -237,6 +217,35 @@ class GradientMatching(UpdateInversion):
         if not expected:
             raise CannotRun("the network has no batch norm whose statistics images could have")
         return StatisticsPrior(target.network, expected)
+
+
+class Objective:
+    """What a descent follows: how badly images explain the target, and how little they look like images.
+
+    `agreed`, shape (n, C, H, W), is what the members of a group have in common.
+    """
+
+    def __init__(self, attack: GradientMatching, target: Target, prior: StatisticsPrior | None) -> None:
+        self._attack, self._target, self._prior = attack, target, prior
+        self._matcher = Matcher(target)
+        self.agreed: Tensor | None = None
+
+    def __call__(self, x: Tensor, soft: Tensor | None, share: float) -> Tensor:
+        """The value for images, shape (copies, n, C, H, W), and soft labels, at this share of the way."""
+        attack, network, prior = self._attack, self._target.network, self._prior
+        labels = self._target.labels if soft is None else soft.softmax(1)
+        rough = torch.autocast("cpu", torch.bfloat16, enabled=share < attack.rough)
+        with rough, watching_statistics(network) as statistics:
+            gradient = self._matcher(x, required(labels))
+        value, weight = attack.discrepancy(gradient, self._matcher), attack.prior_weight(share)
+        if weight:
+            value = value + weight * attack.penalty(x, self._target)
+        if weight and prior is not None:
+            found = statistics if prior.network is network else passing_statistics(prior.network, x[0])
+            value = value + weight * attack.batch_norm * statistics_distance(found, prior.expected)
+        if self.agreed is not None:
+            value = value + attack.group * (x[0] - self.agreed).flatten(1).norm(dim=1).mean()
+        return value
 
 
 def _solution(target: Target, best: Descent) -> Solution:

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from glasshouse.exhibits import CoursePoint
 from glasshouse.report.figures.charts import chart_figure, undrawn
 from glasshouse.report.figures.charts import wide as wide_chart
+from glasshouse.report.figures.course import course_figure
 from glasshouse.report.figures.drawing import Drawing, keep
 from glasshouse.report.figures.privacy import drawn_tradeoffs, privacy_figure
 from glasshouse.report.figures.risk import clients_figure, rounds_figure
@@ -119,6 +121,20 @@ def robustness_panels(run: Run, colours: dict[str, str]) -> list[Panel]:
     return panels
 
 
+def course_panels(run: Run, colours: dict[str, str]) -> list[Panel]:
+    """How near the images came step by step, a panel for each attack and adversary."""
+
+    def title(point: CoursePoint) -> str:
+        who = adversary_words(point.adversary).label.lower() if point.adversary else ""
+        return _panel_title(run, ", ".join(filter(None, (point.attack, who))), point.cell)
+
+    panels = []
+    for named, points in list(grouped(run.curves.course, title).items())[:PANELS]:
+        caption = _course_note(points)
+        panels.append(_panel(run, f"{named}: PSNR by step", course_figure(named, points, colours), caption))
+    return panels
+
+
 def chart_panels(run: Run) -> list[Panel]:
     """A study's own charts."""
     panels = []
@@ -131,6 +147,19 @@ def chart_panels(run: Run) -> list[Panel]:
 
 def _panel(run: Run, title: str, drawing: Drawing | None, caption: str = "", wide: bool = False) -> Panel:
     return Panel(title, keep(drawing, run.folder / "figures"), caption, wide)
+
+
+def _course_note(points: Sequence[CoursePoint]) -> str:
+    """How many images and updates the first line is about, and how long its last step took to reach."""
+    line = [point for point in points if point.defence == points[0].defence]
+    last = max(line, key=lambda point: point.step)
+    over = []
+    if last.n is not None:
+        over.append(f"{last.n} image{'s' if last.n != 1 else ''}")
+    if last.updates is not None:
+        over.append(f"{last.updates} attacked update{'s' if last.updates != 1 else ''}")
+    of = f"Mean over {' of '.join(over)}. " if over else ""
+    return f"{of}Step {last.step} was reached after {number(last.seconds, 's')} on an update."
 
 
 def _roc_note(panel: RocPanel) -> str:

@@ -49,8 +49,8 @@ def _seeds(rows: Sequence[Finding]) -> str:
     if all(row.source == "audit" for row in rows):
         return (
             f"Values are means over {len(seeds)} seeds; an interval covers both which records or clients "
-            "happened to be measured and the luck of training. ROC curves, pictures and risks are those of "
-            f"seed {min(seeds)}."
+            "happened to be measured and the luck of training. ROC curves, pictures, PSNR by step and risks "
+            f"are those of seed {min(seeds)}."
         )
     return (
         f"Values are means over {len(seeds)} seeds; an interval reaches from the lowest to the highest "

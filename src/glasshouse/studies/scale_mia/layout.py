@@ -141,8 +141,8 @@ def _quality(measured: Measured) -> StudyTable:
         "All samples, as published: measured / blind guess, and the seconds of both phases",
         ("network (k)", "data", "batch", WORDS[RATE], "PSNR (dB)", "SSIM", "offline (s)", "online (s)"),
         lines,
-        "The blind guess is the auxiliary image nearest to each sample. Where nothing was returned for a "
-        "sample, grey is judged.",
+        "The blind guess is the auxiliary image nearest to each sample, picked knowing the sample: an "
+        "oracle. Where nothing was returned for a sample, grey is judged.",
     )
 
 

@@ -1,0 +1,180 @@
+"""The closed forms as attacks: what an update gives away without any search, and why where it does not."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glasshouse.attacks.attack import Knowledge
+from glasshouse.attacks.inversion.april import (
+    GREY,
+    Patches,
+    find_patches,
+    patches_from_embedding,
+    patches_from_tokens,
+    tokens_from_attention,
+)
+from glasshouse.attacks.inversion.chain import find_chain
+from glasshouse.attacks.inversion.inversion import UpdateInversion
+from glasshouse.attacks.inversion.linear import find_leading_linear, lone_images, single_image
+from glasshouse.attacks.inversion.rgap import LayerRank, rank_analysis, recover
+from glasshouse.attacks.inversion.updates import AttackedUpdate, training_network
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.reconstruction import Rebuilt
+
+MOST_UNKNOWNS = 6000
+"""The largest input of a layer that is solved for: its equations are a square matrix of that side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RGAP(UpdateInversion):
+    """Recovers one image layer by layer, last to first, through a CNN like cnn6 (Zhu and Blaschko 2021)."""
+
+    name = "r-gap"
+
+    def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
+        check_one_gradient(update)
+        protocol = update.protocol
+        links = find_chain(protocol.architecture, protocol.shape)
+        largest = max(rank_analysis(links), key=lambda layer: layer.unknowns)
+        if largest.unknowns > MOST_UNKNOWNS:
+            raise CannotRun(
+                f"layer {largest.name!r} has {largest.unknowns} inputs, over the limit of {MOST_UNKNOWNS}"
+            )
+        weights, gradients = (protocol.layout.named(vector) for vector in (update.sent, update.gradient()))
+        recovered = recover(links, weights, gradients)
+        labels = torch.tensor([recovered.label])
+        note = "; ".join(filter(None, map(_undetermined, recovered.ranks))) or None
+        return Rebuilt(_pictures(recovered.image[None]), update.clients, labels=labels, note=note)
+
+
+@dataclass(frozen=True, kw_only=True)
+class APRILAnalytic(UpdateInversion):
+    """Solves for the tokens of a ViT with learned positions from its first attention (Lu et al. 2022)."""
+
+    name = "april-analytic"
+
+    def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
+        tokens = _Tokens.behind(update)
+        if not tokens.patches.projections:
+            raise CannotRun("a norm stands before the first attention, or a shortcut leads round it")
+        return tokens.rebuilt(update, *tokens.patches_from_attention())
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchLeak(UpdateInversion):
+    """Solves for the patches of any ViT with learned positions from the gradient of their embedding."""
+
+    name = "patch-leak"
+
+    def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
+        tokens = _Tokens.behind(update)
+        return tokens.rebuilt(update, *tokens.patches_from_embedding())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearLeak(UpdateInversion):
+    """Divides a first linear layer's weight gradients by its biases': exact for a sample alone on neurons."""
+
+    name = "linear-leak"
+
+    def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
+        protocol = update.protocol
+        layer = find_leading_linear(protocol.architecture, protocol.shape)
+        gradients = protocol.layout.named(update.gradient().double())
+        W, b = gradients[f"{layer}.weight"], gradients[f"{layer}.bias"]
+        if update.samples == 1:
+            return Rebuilt(_pictures(single_image(W, b).reshape(1, *protocol.shape)), update.clients)
+        noise = rounding(update, f"{layer}.weight")
+        images = lone_images(W, b, update.samples, noise).reshape(-1, *protocol.shape)
+        note = "one hidden layer and two classes: what neurons agree on may be mixtures of images"
+        return Rebuilt(_pictures(images), update.clients, note=note if protocol.classes == 2 else None)
+
+
+def check_one_gradient(update: AttackedUpdate) -> None:
+    """Raise `CannotRun` unless the update is one step on one image."""
+    if update.samples != 1:
+        raise CannotRun(f"the update holds {update.samples} images, and the closed form is for one")
+    if update.steps != 1:
+        raise CannotRun(f"the client took {update.steps} local steps, and the closed form is for one")
+
+
+def rounding(update: AttackedUpdate, name: str) -> float:
+    """The standard deviation of the rounding in one tensor of an update's gradient.
+
+    An update is the difference of two models, each rounded to its own size, not to that of the difference.
+    """
+    recipe, weight = update.protocol.recipe, update.protocol.layout.named(update.sent)[name]
+    rate = sum(size * recipe.effective_rate(size) for size in update.sizes) / update.samples
+    return float(torch.finfo(update.delta.dtype).eps * weight.double().square().mean().sqrt() / rate)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tokens:
+    """What the update of a vision transformer says about its tokens, in double precision."""
+
+    patches: Patches
+    weights: dict[str, Tensor]
+    gradients: dict[str, Tensor]
+    noise: float
+
+    @classmethod
+    def behind(cls, update: AttackedUpdate) -> "_Tokens":
+        check_one_gradient(update)
+        protocol = update.protocol
+        patches = find_patches(training_network(protocol, update.sent), protocol.shape)
+        weights, gradients = (
+            protocol.layout.named(vector.double()) for vector in (update.sent, update.gradient())
+        )
+        return cls(patches, weights, gradients, rounding(update, patches.position))
+
+    def patches_from_attention(self) -> tuple[Tensor, Tensor]:
+        """The patches, shape (T, p), and the gradient of the tokens that tells them apart."""
+        weight, bias = self._embedding()
+        position = self._position(self.weights)
+        count = len(self.patches.order)
+        around = position.clone()
+        around[-count:] += GREY * weight.sum(1) + (0 if bias is None else bias)
+        D = self._position(self.gradients)
+        pairs = [(self.weights[name], self.gradients[name]) for name in self.patches.projections]
+        tokens = tokens_from_attention(D, pairs, around, self._precision(D))
+        return patches_from_tokens(tokens[-count:], position[-count:], weight, bias), D
+
+    def patches_from_embedding(self) -> tuple[Tensor, Tensor]:
+        """The patches, shape (T, p), and the gradient of the tokens that tells them apart."""
+        D = self._position(self.gradients)[-len(self.patches.order) :]
+        gradient = self.gradients[f"{self.patches.embedding}.weight"].flatten(1)
+        return patches_from_embedding(D, gradient, self._precision(D)), D
+
+    def rebuilt(self, update: AttackedUpdate, patches: Tensor, D: Tensor) -> Rebuilt:
+        """The image of these patches, and how many of their directions the rounding hides."""
+        values = torch.linalg.svdvals(D)
+        hidden = int((values <= self._precision(D) * values[0]).sum())
+        note = f"rounding hides {hidden} of {len(values)} directions of the tokens" if hidden else None
+        image = self.patches.image(patches, update.protocol.shape)
+        return Rebuilt(_pictures(image[None]), update.clients, note=note)
+
+    def _embedding(self) -> tuple[Tensor, Tensor | None]:
+        name = self.patches.embedding
+        return self.weights[f"{name}.weight"].flatten(1), self.weights.get(f"{name}.bias")
+
+    def _position(self, tensors: dict[str, Tensor]) -> Tensor:
+        position = tensors[self.patches.position]
+        return position.reshape(-1, position.shape[-1])
+
+    def _precision(self, D: Tensor) -> float:
+        """The rounding beside the largest singular value: that of a random matrix is sqrt(T) + sqrt(d)."""
+        spread = self.noise * (math.sqrt(D.shape[0]) + math.sqrt(D.shape[1]))
+        return spread / max(float(torch.linalg.matrix_norm(D, 2)), 1e-300)
+
+
+def _undetermined(layer: LayerRank) -> str | None:
+    if not layer.missing:
+        return None
+    return f"{layer.missing} of {layer.unknowns} directions of the input of layer {layer.name!r} stay open"
+
+
+def _pictures(x: Tensor) -> Tensor:
+    """Images as evidence takes them: single precision in [0, 1]."""
+    return x.nan_to_num(GREY).clamp(0, 1).float()

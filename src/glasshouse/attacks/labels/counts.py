@@ -51,17 +51,18 @@ class LabelCountsFromUpdates(Attack):
         counted = []
         for sent, delta, clients, sizes in _observations(access):
             gradient_scale = sum(size / sum(sizes) * protocol.recipe.effective_rate(size) for size in sizes)
-            counts = count_labels(protocol.layout, head, sent, delta, gradient_scale, sum(sizes))
+            steps = max(map(protocol.recipe.total_steps, sizes))
+            counts = count_labels(protocol.layout, head, sent, delta, gradient_scale, sum(sizes), steps)
             counted.append(CountedLabels(clients, counts))
         return LabelCounts(tuple(counted))
 
 
 def count_labels(
-    layout: Layout, head: Head, sent: Tensor, delta: Tensor, gradient_scale: float, samples: int
+    layout: Layout, head: Head, sent: Tensor, delta: Tensor, gradient_scale: float, samples: int, steps: int
 ) -> np.ndarray:
     """The label counts behind `delta` = -`gradient_scale` times the mean gradient, shape (classes,)."""
     # Several steps move the head while the gradients are taken; its middle position stands for all of them.
-    equations = label_equations(layout, head, sent + delta / 2, delta)
+    equations = label_equations(layout, head, sent if steps == 1 else sent + delta / 2, delta)
     if np.linalg.cond(equations) > WELL_CONDITIONED:
         return whole_counts(np.ones(equations.shape[1]), samples)
     g = -layout.named(delta)[head.bias].double().numpy() / gradient_scale

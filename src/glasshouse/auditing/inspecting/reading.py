@@ -7,10 +7,9 @@ sign) from a delta, and how large the rate was.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from glasshouse.access import Protocol
@@ -31,8 +30,12 @@ CONDITIONED = 1000.0
 MOST_GUESSED = 16
 """Beyond so many images whole counts fit nearly everything, and say nothing of their number."""
 
-UNIT = 2.0**-10
-"""The learning rate that a gradient is given: small, so that the head hardly moves, and exact in binary."""
+UNIT = 2.0**10
+"""The learning rate that a gradient is given, as if it came from weights.
+
+It is exact in binary, and so large that attacks which reckon with the rounding of weights see next to none: a
+gradient is rounded by its own size.
+"""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,9 @@ class Reading:
     words: tuple[str, ...]
 
 
-def read_update(recorded: Recorded, protocol: Protocol, kinds: tuple[Kind, ...], told: Told, why: str) -> Reading:
+def read_update(
+    recorded: Recorded, protocol: Protocol, kinds: tuple[Kind, ...], told: Told, why: str
+) -> Reading:
     """The reading of the likeliest of the `kinds`; `why` says how these are known."""
     readings = [_read_as(recorded, protocol, kind, told) for kind in kinds]
     if len(readings) == 1:
@@ -111,13 +116,19 @@ def _read_as(recorded: Recorded, protocol: Protocol, kind: Kind, told: Told) -> 
     if samples is None:
         samples = int(fit.counts.sum()) if fit is not None else rank.least if rank is not None else 1
     scaled = known is not None or (fit is not None and fit.left < CLOSE and not fit.counts.all())
-    rate = known if known is not None else fit.rate if fit is not None and scaled else recipe.effective_rate(samples)
+    rate = (
+        known
+        if known is not None
+        else fit.rate
+        if fit is not None and scaled
+        else recipe.effective_rate(samples)
+    )
     words = (
         *words,
         _counted_words(told, rank, fit, samples, counted),
         *_rate_words(kind, recipe, samples, rate, known is not None, scaled),
     )
-    delta, recipe = _canonical(recorded, change, recipe, samples, rate)
+    delta, recipe = _canonical(change, kind, recipe, samples, rate)
     return Reading(kind, delta, recipe, samples, counted, scaled, fit, words)
 
 
@@ -211,15 +222,12 @@ def _rates(head: _HeadChange) -> Iterable[float]:
 
 
 def _canonical(
-    recorded: Recorded, change: Tensor, recipe: Recipe, samples: int, rate: float
+    change: Tensor, kind: Kind, recipe: Recipe, samples: int, rate: float
 ) -> tuple[Tensor, Recipe]:
-    """The same update as a recipe gives it; one step has the rate `UNIT`, as only its gradient counts."""
-    delta, trainable = change.clone(), recorded.layout.trainable
-    steps = recipe.total_steps(samples)
-    lr = UNIT if steps == 1 else rate / steps
-    if steps == 1:
-        delta[:trainable] *= UNIT / rate
-    return delta, Recipe(epochs=recipe.epochs, batch_size=recipe.batch_size, lr=lr)
+    """The change and the recipe that led to it."""
+    if kind == "gradient":
+        return change * UNIT, recipe
+    return change, replace(recipe, lr=rate / recipe.total_steps(samples))
 
 
 def _counted_words(told: Told, rank: RankCount | None, fit: Fit | None, samples: int, counted: bool) -> str:
@@ -242,7 +250,9 @@ def _rate_words(
     if kind == "gradient" or known:
         return ()
     if not scaled:
-        return ("Its learning rate is not known and does not show; give --lr, so that labels can be counted.",)
+        return (
+            "Its learning rate is not known and does not show; give --lr, so that labels can be counted.",
+        )
     lr = rate / recipe.total_steps(samples)
     return (f"Its learning rate is not given; {lr:.3g} explains the last layer with whole label counts.",)
 
@@ -252,7 +262,11 @@ def _images(count: int) -> str:
 
 
 def _with_words(reading: Reading, first: str) -> Reading:
-    return Reading(**{**reading.__dict__, "words": (first, *reading.words)})
+    return replace(reading, words=(first, *reading.words))
 
 
-_NAMES: dict[Kind, str] = {"gradient": "a gradient", "delta": "a delta", "after": "the weights after training"}
+_NAMES: dict[Kind, str] = {
+    "gradient": "a gradient",
+    "delta": "a delta",
+    "after": "the weights after training",
+}

@@ -88,7 +88,9 @@ def read_recorded(network: nn.Module, before: Path, update: Path) -> Recorded:
         steps=_counted_steps(state, saved),
     )
     if not recorded.values[: layout.trainable].any():
-        raise BadInput(f"update {update} holds zeros alone, which say nothing; record one that moved the model")
+        raise BadInput(
+            f"update {update} holds zeros alone, which say nothing; record one that moved the model"
+        )
     return recorded
 
 
@@ -132,7 +134,9 @@ def _check_after(recorded: Recorded, update: Path, before: Path) -> None:
     trainable = recorded.layout.trainable
     moved = recorded.change("after")[:trainable].norm()
     if not moved:
-        raise BadInput(f"update {update} equals {before}: nothing was learned; give the weights after training")
+        raise BadInput(
+            f"update {update} equals {before}: nothing was learned; give the weights after training"
+        )
     if moved > recorded.sent[:trainable].norm() > 0:
         raise BadInput(
             f"update {update} lies further from {before} than zero does, so these are weights of two models; "

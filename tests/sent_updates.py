@@ -23,7 +23,7 @@ def seen_updates(network: nn.Module, clients: list[Images], recipe: Recipe = ONE
         Update(client, len(images), fit(deepcopy(network), sent, images, recipe, client) - sent)
         for client, images in enumerate(clients)
     )
-    classes = network(torch.zeros(1, *shape)).shape[1]
+    classes = deepcopy(network).eval()(torch.zeros(1, *shape)).shape[1]
     protocol = Protocol(network, Layout.of(network), recipe, shape, classes)
     return UpdateAccess(protocol, (SeenUpdates(0, sent, updates),))
 

@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from glasshouse.auditing.setting import make_setting
 from glasshouse.errors import Fault
 from glasshouse.provenance import digest_of_types, own_code, work_name
 
-LAB = '''
+LAB = """
 from torch import nn, rand
 from sklearn.datasets import load_digits
 from glasshouse.attacks.membership.threshold import LossThreshold
@@ -44,7 +45,7 @@ def data():
     x, y = load_digits(return_X_y=True)
     x = (x / 16).reshape(-1, 8, 8)
     return (x if helper.SIGN > 0 else 1 - x), y
-'''
+"""
 
 SMALL = {
     "data": {"clients": 2, "members": 60, "nonmembers": 60, "auxiliary": 60, "test": 60},
@@ -131,12 +132,13 @@ def test_a_full_disk_while_shadows_are_trained_is_no_finding(tmp_path, monkeypat
 
     def full(handle):
         written.append(handle)
-        if "shadows" in os.readlink(f"/proc/self/fd/{handle}"):
+        if "shadows" in str(Path(f"/proc/self/fd/{handle}").readlink()):
             raise OSError(errno.ENOSPC, "No space left on device")
         replace(handle)
 
-    with monkeypatch.context() as disk, pytest.raises(Fault, match="No space left on device"):
+    with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", full)
-        run(setting, tmp_path / "run")
+        with pytest.raises(Fault, match="No space left on device"):
+            run(setting, tmp_path / "run")
     assert written
     assert run(setting, tmp_path / "run") == whole

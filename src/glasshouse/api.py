@@ -81,7 +81,7 @@ def inspect_update(
 
     `update` is a file of a gradient, a delta or the weights after training, `before` one of the weights that
     the client received. `samples`, `lr`, `epochs` and `batch_size` are how it trained, where that is known.
-    `truth` and `auxiliary` are paths of .npz files, `Images` or arrays (x, y); without `shape` theirs is taken.
+    `truth` and `auxiliary` are paths of .npz files, `Images` or arrays (x, y); `shape` may be theirs.
     Further options are those of `run_inspection`: `seconds`, `seed`, `out`, `workers`, `engine`, `quiet`.
     """
     parts = {name: part for name, part in (("truth", truth), ("auxiliary", auxiliary)) if part is not None}

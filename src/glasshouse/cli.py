@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glasshouse.errors import BadInput, named, one_line
+from glasshouse.errors import BadInput, Fault, named, one_line
 
 if TYPE_CHECKING:
     from glasshouse.auditing.setting import Setting
@@ -229,9 +229,9 @@ def vet(
             import json
             from dataclasses import asdict
 
-            typer.echo(json.dumps(asdict(vetting), indent=2))
+            _tell(json.dumps(asdict(vetting), indent=2))
         else:
-            typer.echo(verdict(vetting))
+            _tell(verdict(vetting))
         raise typer.Exit(1 if vetting.crafted else 0)
 
 
@@ -332,6 +332,14 @@ def _no_exit_but_ours() -> Iterator[None]:
         raise RuntimeError(f"the model's code left with exit code {error.code}") from error
 
 
+def _tell(verdict: str) -> None:
+    """Print a verdict; one that nobody could read is a fault, for which typer itself would leave with 1."""
+    try:
+        typer.echo(verdict)
+    except OSError as error:
+        raise Fault(f"the verdict cannot be written ({error.strerror}); check where it goes") from error
+
+
 def _crash(error: Exception) -> str:
     """A line about what should not have happened."""
     if os.environ.get("GLASSHOUSE_TRACEBACK"):
@@ -342,14 +350,16 @@ def _crash(error: Exception) -> str:
     )
 
 
-def _one_line_warning(message: Warning | str, category: type[Warning], filename: str, *rest: Any) -> str:
+def _one_line_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
     """A warning as the commands show it: without the place in the code that gives it."""
     ours = filename.startswith(str(Path(__file__).parent))
     return f"glasshouse: {message}\n" if ours else f"{filename}: {category.__name__}: {message}\n"
 
 
 def main() -> None:
-    """Run a command; what the user got wrong is one line and exit code 2, what should not happen another and 3."""
+    """Run a command; what the user got wrong is one line and exit code 2, what is our fault one and 3."""
     warnings.formatwarning = _one_line_warning
     try:
         app()

@@ -40,7 +40,7 @@ def read_notes(path: Path) -> Mapping[str, str]:
     """What the header of a `.safetensors` file says beside its tensors; nothing for files of other kinds."""
     if path.suffix != ".safetensors":
         return {}
-    with safetensors.safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
+    with safetensors.safe_open(path, "pt") as file:
         return dict(file.metadata() or {})
 
 

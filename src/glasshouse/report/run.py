@@ -11,7 +11,9 @@ from glasshouse.errors import BadInput
 from glasshouse.exhibits import LARGEST, Chart, Exhibits, Frozen, StudyTable
 from glasshouse.findings import Finding
 from glasshouse.reading import read_file
+from glasshouse.results import CHECKED
 from glasshouse.spelling import slug
+from glasshouse.store import hashed
 from glasshouse.verdicts.claims import Verdict
 
 Parsed = TypeVar("Parsed")
@@ -53,6 +55,7 @@ class Run(Frozen):
 def read_run(folder: Path) -> Run:
     """Read the run in `folder`; only `results.json` must be there."""
     results = folder / "results.json"
+    _check_unchanged(folder)
     rows = _parsed(results, tuple[Finding, ...])
     if rows is None:
         raise BadInput(f"{folder}: no results.json there; give a folder written by glasshouse audit or study")
@@ -79,6 +82,18 @@ def read_run(folder: Path) -> Run:
     if run.study:
         _check_study(study, run.study)
     return run
+
+
+def _check_unchanged(folder: Path) -> None:
+    """Refuse files that are not those that the run wrote, where it left their checksums."""
+    listed = folder / "checksums.json"
+    for name, checksum in (_parsed(listed, dict[str, str]) or {}).items():
+        content = _content(folder / name) if name in CHECKED else None
+        if content is None or hashed(content).hexdigest() != checksum:
+            raise BadInput(
+                f"{folder / name} is missing or not as the run wrote it (it does not fit {listed}); "
+                "run the audit or study again"
+            )
 
 
 def _check_rows(path: Path, rows: tuple[Finding, ...]) -> None:

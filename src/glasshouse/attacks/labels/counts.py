@@ -17,6 +17,7 @@ from torch import Tensor
 from glasshouse.access import AggregateAccess, UpdateAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.labels.head import Head, find_head
+from glasshouse.errors import CannotRun
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.learning.layout import Layout
 from glasshouse.measures.labels import whole_counts
@@ -63,9 +64,11 @@ def count_labels(
     """The label counts behind `delta` = -`gradient_scale` times the mean gradient, shape (classes,)."""
     # Several steps move the head while the gradients are taken; its middle position stands for all of them.
     equations = label_equations(layout, head, sent if steps == 1 else sent + delta / 2, delta)
+    g = -layout.named(delta)[head.bias].double().numpy() / gradient_scale
+    if not (np.isfinite(equations).all() and np.isfinite(g).all()):
+        raise CannotRun("the update of the last layer, divided by the learning rate, is not finite")
     if np.linalg.cond(equations) > WELL_CONDITIONED:
         return whole_counts(np.ones(equations.shape[1]), samples)
-    g = -layout.named(delta)[head.bias].double().numpy() / gradient_scale
     return whole_counts(label_shares(equations, g), samples)
 
 

@@ -51,7 +51,7 @@ class Told:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Whole label `counts`, shape (classes,), at a `rate`, and the share of the change they leave unexplained."""
+    """Whole label `counts`, shape (classes,), at a `rate`; `left` is the share of the change unexplained."""
 
     counts: np.ndarray
     rate: float
@@ -138,7 +138,8 @@ def _recipe(recorded: Recorded, kind: Kind, told: Told) -> tuple[Recipe, tuple[s
         if (told.epochs or 1) > 1 or told.batch_size:
             raise BadInput("a gradient is one step on all images; leave --epochs and --batch-size out")
         return Recipe(batch_size=0, lr=UNIT), ()
-    epochs, batch_size, words = told.epochs or 1, told.batch_size or 0, ()
+    epochs, batch_size = told.epochs or 1, told.batch_size or 0
+    words: tuple[str, ...] = ()
     if told.epochs is None and told.batch_size is None and (recorded.steps or 1) > 1:
         epochs = recorded.steps or 1
         words = (
@@ -156,7 +157,7 @@ def _known_rate(recipe: Recipe, told: Told, samples: int | None) -> float | None
 
 @dataclass(frozen=True, eq=False)
 class _HeadChange:
-    """The system's left side, shape (classes + 1, classes), and how the head's bias moved, shape (classes,)."""
+    """The system's left side, shape (classes + 1, classes), and how the bias `moved`, shape (classes,)."""
 
     equations: np.ndarray
     moved: np.ndarray
@@ -218,7 +219,7 @@ def _rates(head: _HeadChange) -> Iterable[float]:
     if not falling.any():
         return [1.0]
     least = 1 / float((middle[falling] / -slope[falling]).clip(1e-12).min())
-    return (least * np.geomspace(0.5, 2.0, 61)).tolist()
+    return [least * factor for factor in np.geomspace(0.5, 2.0, 61).tolist()]
 
 
 def _canonical(
@@ -240,7 +241,8 @@ def _counted_words(told: Told, rank: RankCount | None, fit: Fit | None, samples:
         )
     least = f"at least {rank.least}" if rank is not None else "an unknown number of"
     if fit is not None and fit.left < CLOSE / 4:
-        return f"It holds {least} images; {samples} is the smallest number whose whole label counts fit: a guess."
+        guess = f"{samples} is the smallest number whose whole label counts fit: a guess"
+        return f"It holds {least} images; {guess}."
     return f"It holds {least} images, and nothing tells how many; {samples} are assumed. --samples says it."
 
 

@@ -119,13 +119,13 @@ def _by_direction(recorded: Recorded, update: Path, before: Path) -> tuple[str, 
         return "after", f"it points where the weights before do (cosine {cosine:.3f})"
     if cosine > FAR:
         raise BadInput(
-            f"update {update} has a cosine of {cosine:.2f} to {before}: too much for a gradient or a delta, too "
-            "little for the weights after; say which it is with --kind"
+            f"update {update} has a cosine of {cosine:.2f} to {before}: too much for a gradient or a delta, "
+            "too little for the weights after; say which it is with --kind"
         )
     if _drawn_alike(recorded):
         raise BadInput(
             f"update {update} looks like weights of another model than {before} (cosine {cosine:.2f}, every "
-            "tensor of the same size); give the weights that this client received, or --kind gradient or delta"
+            "tensor of the same size); give the weights that this client received, or say --kind"
         )
     return "", ""
 

@@ -35,7 +35,7 @@ def count_by_rank(
 ) -> RankCount | None:
     """The count that the layer of the highest rank gives; null where no linear layer takes one row an image.
 
-    Of a change that was computed from `rounded` weights, shape (P,), what their rounding explains is left out.
+    Of a change that was computed from `rounded` weights, shape (P,), what rounding explains is left out.
     After several steps only layers that read the images themselves still have one direction an image.
     """
     network = training_network(protocol, sent)
@@ -61,7 +61,7 @@ def _shows(network: nn.Module, protocol: Protocol, layer: str, images: int) -> b
 
 
 def _rank(matrix: Tensor, precision: float, rounded: Tensor | None) -> int:
-    """The number of singular values above what rounding leaves: relative, and of `rounded` weights absolute."""
+    """The number of singular values above the rounding: relative, and of `rounded` weights absolute."""
     values = torch.linalg.svdvals(matrix.double())
     noise = precision * max(matrix.shape) * float(values[0])
     if rounded is not None:
@@ -74,7 +74,7 @@ def _weight(layer: str) -> str:
 
 
 def _row_layers(network: nn.Module, protocol: Protocol) -> Iterator[tuple[str, bool]]:
-    """The linear layers that get one row for each image, once, and whether they read the images as they are."""
+    """The linear layers that get one row for each image, and whether these are the images themselves."""
     seen: dict[str, list[Tensor]] = {}
     with ExitStack() as watching:
         for name, module in network.named_modules():

@@ -25,7 +25,7 @@ MOST_SHOWN = 24
 NEVER_TRIED = (
     "Attacks by a server that sends a crafted model: no client is there to answer it.",
     "Whether a certain record was among the data: no records were given to ask about.",
-    "Searches guided by a network that was trained on similar images: Glasshouse has none for single updates.",
+    "Searches guided by a network that was trained on similar images: Glasshouse has none for an update.",
     "Clients that train with momentum, Adam or a defence: the update is read as plain SGD, without noise.",
 )
 
@@ -85,9 +85,7 @@ def pairs(inspected: Inspected, kept: Try | None) -> list[ImagePair]:
             str(place),
             truth.pool.x[place],
             matched.guess[place],
-            f"{matched.psnr[place]:.1f} dB"
-            if matched.returned[place]
-            else "nothing was returned; grey stands in",
+            f"{matched.psnr[place]:.1f} dB" if matched.returned[place] else "nothing was returned: grey",
             f"label {int(truth.pool.y[place])}",
         )
         for place in np.argsort(-matched.psnr, kind="stable")[:MOST_SHOWN].tolist()
@@ -103,8 +101,8 @@ def _answer(inspected: Inspected, kept: Try | None) -> str:
         recovered = int((psnr >= RECOVERED).sum())
         word = "EXPOSED" if recovered else "NOT REBUILT"
         return (
-            f"{word}: {recovered} of {len(psnr)} images were rebuilt closely enough to count ({RECOVERED:g} dB or "
-            f"more), by {kept.spec}; the mean PSNR is {psnr.mean():.1f} dB."
+            f"{word}: {recovered} of {len(psnr)} images were rebuilt closely enough to count ({RECOVERED:g} dB "
+            f"or more), by {kept.spec}; the mean PSNR is {psnr.mean():.1f} dB."
         )
     if kept.complete:
         many = "the image" if samples == 1 else f"all {samples} images"
@@ -119,8 +117,8 @@ def _answer(inspected: Inspected, kept: Try | None) -> str:
         )
     if kept.mismatch is None:
         return (
-            f"AT RISK: {kept.spec} returns {len(kept.rebuilt.x)} of {samples} images; what a closed form returns "
-            "is exact where it applies. Look at them."
+            f"AT RISK: {kept.spec} returns {len(kept.rebuilt.x)} of {samples} images; what a closed form "
+            "returns is exact where it applies. Look at them."
         )
     return (
         f"NOT REBUILT in this time: the best images explain the update badly (mismatch {_mismatch(kept)}, by "
@@ -161,8 +159,8 @@ def _about_images(inspected: Inspected, kept: Try) -> str:
     if kept.complete or inspected.case.truth is not None:
         return f"The images below are those of {kept.spec}." + (f" Noted: {note}." if note else "")
     return (
-        f"The images below are those of {kept.spec}. Other images may give the same gradient: a small mismatch "
-        "makes them likely, and no more." + (f" Noted: {note}." if note else "")
+        f"The images below are those of {kept.spec}. Other images may give the same gradient: a small "
+        "mismatch makes them likely, and no more." + (f" Noted: {note}." if note else "")
     )
 
 

@@ -120,8 +120,8 @@ def _mismatch(case: Case, rebuilt: Rebuilt) -> float | None:
     target, _ = make_target(update, labels, len(x), SIMULATED, torch_rng(0))
     matcher = Matcher(target)
     gradient = matcher(x.expand(target.copies, *x.shape), labels)
-    pairs = [[part.detach().double() for part in parts] for parts in (gradient, matcher.seen)]
-    return max(0.0, float(cosine(*pairs, [1.0] * len(gradient))))
+    ours, seen = ([part.detach().double() for part in parts] for parts in (gradient, matcher.seen))
+    return max(0.0, float(cosine(ours, seen, [1.0] * len(ours))))
 
 
 def attacked(case: Case) -> AttackedUpdate:
@@ -136,21 +136,22 @@ def _labels(update: AttackedUpdate, x: Tensor) -> Tensor | None:
     The head's weight gradient is  G = (P - Y)^T H / N  with the images' features H, shape (N, d), and
     predictions P: where the features are independent, Y = P - N (G H^+)^T. Null where they are not.
     """
-    protocol, features = update.protocol, []
+    protocol = update.protocol
+    features: list[Tensor] = []
     network = training_network(protocol, update.sent)
     try:
-        name = last_linear(protocol).weight.rpartition(".")[0]
+        head = last_linear(protocol)
     except CannotRun:
         return None
-    watch = network.get_submodule(name).register_forward_hook(lambda _, given, __: features.append(given[0]))
+    watch = network.get_submodule(head.weight.rpartition(".")[0]).register_forward_hook(
+        lambda _, given, __: features.append(given[0])
+    )
     with torch.no_grad():
         P = network(x).double().softmax(1)
     watch.remove()
-    H, G = (
-        features[0].double(),
-        protocol.layout.named(update.gradient())[f"{name}.weight".lstrip(".")].double(),
-    )
+    H = features[0].double()
+    G = protocol.layout.named(update.gradient())[head.weight].double()
     if len(H) > H.shape[1]:
         return None
-    Y = P - len(x) * (G @ torch.linalg.pinv(H)).T
+    Y: Tensor = P - len(x) * (G @ torch.linalg.pinv(H)).T
     return Y.argmax(1)

@@ -101,8 +101,8 @@ def _answer(inspected: Inspected, kept: Try | None) -> str:
         recovered = int((psnr >= RECOVERED).sum())
         word = "EXPOSED" if recovered else "NOT REBUILT"
         return (
-            f"{word}: {recovered} of {len(psnr)} images were rebuilt closely enough to count ({RECOVERED:g} dB "
-            f"or more), by {kept.spec}; the mean PSNR is {psnr.mean():.1f} dB."
+            f"{word}: {recovered} of {len(psnr)} images were rebuilt closely enough to count ({RECOVERED:g} "
+            f"dB or more), by {kept.spec}; the mean PSNR is {psnr.mean():.1f} dB."
         )
     if kept.complete:
         many = "the image" if samples == 1 else f"all {samples} images"

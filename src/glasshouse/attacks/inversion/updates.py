@@ -50,7 +50,8 @@ class AttackedUpdate:
     def gradient(self) -> Tensor:
         """The mean gradient over all images and steps, shape (P,); 0 for buffers.
 
-        Exact for one step of SGD on all of a client's images.
+        Exact for one step of SGD on all of a client's images; after several it is what the steps' gradients,
+        weighted by how long they acted, are on average.
         """
         recipe = self.protocol.recipe
         check_plain_steps(recipe)
@@ -93,18 +94,6 @@ def check_plain_steps(recipe: Recipe) -> None:
 def one_step(recipe: Recipe, sizes: Sequence[int]) -> bool:
     """Whether clients with these sample counts take a single step on all of their data."""
     return all(recipe.total_steps(size) == 1 for size in sizes)
-
-
-def mean_gradient(protocol: Protocol, sent: Tensor, delta: Tensor, samples: int) -> Tensor:
-    """The mean gradient over a client's steps from `sent` to `sent + delta`, shape (P,); 0 for buffers.
-
-    Exact for one step of SGD; after several it is what the steps' gradients, weighted by how long they acted,
-    are on average.
-    """
-    moved = delta - mean_decay(protocol, sent, [samples])
-    gradient = -moved / protocol.recipe.effective_rate(samples)
-    gradient[protocol.layout.trainable :] = 0
-    return gradient
 
 
 def mean_decay(protocol: Protocol, sent: Tensor, sizes: Sequence[int]) -> Tensor:

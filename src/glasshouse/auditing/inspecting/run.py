@@ -89,7 +89,7 @@ def _inspect(
         shown = save_pictures(pairs(inspected, kept), folder.path, slug(kept.spec))
         exhibits += Exhibits(gallery=shown).about(**kept.examination.labels)
         exhibits += kept.examination.exhibits()
-    results = write_results(folder.path, findings(inspected, labels, tries, kept), exhibits)
+    results = write_results(folder.path, findings(inspected, labels, tries), exhibits)
     return Inspection(results.folder, results.findings, statement)
 
 

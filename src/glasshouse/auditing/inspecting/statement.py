@@ -7,7 +7,7 @@ import numpy as np
 from glasshouse.auditing.examine import Examination
 from glasshouse.auditing.inspecting.case import Inspected
 from glasshouse.auditing.inspecting.reading import CLOSE
-from glasshouse.auditing.inspecting.tries import Try
+from glasshouse.auditing.inspecting.tries import CLOSED_FORMS, Try, best
 from glasshouse.evidence.evidence import ImagePair
 from glasshouse.evidence.labels import LabelCounts
 from glasshouse.exhibits import Statement
@@ -17,8 +17,8 @@ from glasshouse.measures.pictures import RECOVERED, match
 
 NO_TRUTH = "nobody said what is behind the update; give the images with --truth to have it judged"
 
-PARTLY = 0.05
-"""Up to this mismatch a search has found images that explain most of an update."""
+PARTLY = 0.25
+"""Up to this share of the mismatch of noise a search has found something."""
 
 MOST_SHOWN = 24
 
@@ -52,19 +52,13 @@ def state(inspected: Inspected, labels: Examination, tries: Sequence[Try], kept:
     )
 
 
-def findings(
-    inspected: Inspected, labels: Examination, tries: Sequence[Try], kept: Try | None
-) -> list[Finding]:
-    """A row for each number; what cannot be known without the truth is null, with the reason."""
+def findings(inspected: Inspected, labels: Examination, tries: Sequence[Try]) -> list[Finding]:
+    """A row for each number, of several starts the best; what only the truth could tell is null."""
     rows = [_images_row(inspected, labels), *_label_rows(inspected, labels)]
-    judged = [one for one in tries if one is kept or one.examination.reason or one.spec != _spec(kept)]
-    told: set[str] = set()
-    for one in judged:
-        if one.spec in told:
-            continue
-        told.add(one.spec)
-        rows += _image_rows(one)
-    return rows
+    by_attack: dict[str, list[Try]] = {}
+    for one in tries:
+        by_attack.setdefault(one.spec, []).append(one)
+    return [*rows, *(row for starts in by_attack.values() for row in _image_rows(best(starts) or starts[0]))]
 
 
 def pairs(inspected: Inspected, kept: Try | None) -> list[ImagePair]:
@@ -110,7 +104,7 @@ def _answer(inspected: Inspected, kept: Try | None) -> str:
             f"EXPOSED: {kept.spec} returns {many}; passed through the network, they give this very update "
             f"(mismatch {_mismatch(kept)})."
         )
-    if kept.mismatch is not None and kept.mismatch <= PARTLY:
+    if kept.mismatch is not None and kept.mismatch <= PARTLY * (kept.of_noise or 0.0):
         return (
             f"AT RISK: images were found that explain most of the update (mismatch {_mismatch(kept)}, by "
             f"{kept.spec}); look at them. Nobody said what is behind it, so whether they are right is open."
@@ -146,7 +140,7 @@ def _labels_readable(inspected: Inspected) -> bool:
 def _about_closed_forms(tries: Sequence[Try]) -> list[str]:
     lines = []
     for one in tries:
-        if one.rebuilt is None or "(" in one.spec:
+        if one.rebuilt is None or one.spec not in CLOSED_FORMS:
             continue
         proof = f"mismatch {_mismatch(one)}" if one.mismatch is not None else "too few to be checked"
         lines.append(f"A closed form applies: {one.spec} computes {len(one.rebuilt.x)} images ({proof}).")
@@ -227,11 +221,13 @@ def _image_rows(one: Try) -> list[Finding]:
             if one.mismatch is not None
             else Estimate(None, None, None, images, reason)
         )
-        rows.append(_unjudged(examination, "gradient-mismatch", estimate))
+        rows.append(_unjudged(examination, "gradient-mismatch", estimate, one.of_noise))
     return rows
 
 
-def _unjudged(examination: Examination, metric: str, estimate: Estimate) -> Finding:
+def _unjudged(
+    examination: Examination, metric: str, estimate: Estimate, chance: float | None = None
+) -> Finding:
     return examination.case.subject.finding(
         examination.family,
         metric,
@@ -239,15 +235,14 @@ def _unjudged(examination: Examination, metric: str, estimate: Estimate) -> Find
         cell=examination.cell,
         adversary=examination.adversary.adversary,
         attack=examination.spec,
+        chance=chance,
         assumes=examination.granted,
         note=examination.note,
         seconds=examination.seconds,
     )
 
 
-def _spec(kept: Try | None) -> str | None:
-    return None if kept is None else kept.spec
-
-
 def _mismatch(one: Try) -> str:
-    return "unknown" if one.mismatch is None else f"{one.mismatch:.2g}"
+    if one.mismatch is None or one.of_noise is None:
+        return "unknown"
+    return f"{one.mismatch:.2g}, of noise {one.of_noise:.2g}"

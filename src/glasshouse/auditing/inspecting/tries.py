@@ -1,8 +1,9 @@
-"""Rebuilding the images behind one update: closed forms, then a search from several starts.
+"""Rebuilding the images behind one update: closed forms, then searches from several starts.
 
 Without the truth one thing can still be checked: whether the images, passed through the network, give the
-gradient that was seen. The mismatch of two gradients is 1 minus their cosine; 0 means that the images explain
-the update fully.
+gradient that was seen. Their mismatch is 1 minus the cosine of the two gradients, in the tensor where it is
+largest: all tensors together would speak of the last layers alone, whose gradients are often the largest by
+far and hardly depend on the images. At 0 the images explain the update fully; noise is the yardstick.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import UpdateAccess
+from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.inversion.distances import cosine
 from glasshouse.attacks.inversion.target import Matcher
 from glasshouse.attacks.inversion.targets import make_target
@@ -26,14 +28,22 @@ from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.learning.shared import Shared
 from glasshouse.progress import Progress
 
-CLOSED_FORMS = ("linear-leak", "r-gap", "april-analytic", "patch-leak")
+CLOSED_FORMS = tuple(
+    name for name in ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak") if name in ATTACKS
+)
 """The attacks that compute images, where they apply."""
 
-RESTARTS = 4
-"""As many searches begin, each from another start."""
+SEARCHES = (
+    "dlg(most=8,labels='{labels}',seconds={seconds:g})",
+    "inverting-gradients(labels='{labels}',seconds={seconds:g})",
+)
+"""The searches: the first is best through smooth networks, the second through others."""
 
-EXPLAINED = 1e-5
-"""Up to this mismatch images explain an update but for its rounding."""
+STARTS = 2
+"""As many starts each search has."""
+
+EXPLAINED = 1e-4
+"""Up to this mismatch images explain an update but for its rounding: an error of about a hundredth."""
 
 SIMULATED = 16
 """As many local steps are simulated to see what images explain."""
@@ -41,12 +51,16 @@ SIMULATED = 16
 
 @dataclass(frozen=True, eq=False)
 class Try:
-    """One attack's attempt; `mismatch` is null where the images are too few to explain the update."""
+    """One attack's attempt; `mismatch` is null where the images are too few to explain the update.
+
+    `of_noise` is the mismatch that noise has with the same labels.
+    """
 
     examination: Examination
     samples: int
     rebuilt: Rebuilt | None = None
     mismatch: float | None = None
+    of_noise: float | None = None
 
     @property
     def spec(self) -> str:
@@ -74,11 +88,13 @@ def closed_forms(case: Case, engine: Engine, progress: Progress) -> list[Try]:
 
 
 def searches(case: Case, labels: str, seconds: float, engine: Engine, progress: Progress) -> list[Try]:
-    """What a search finds from each of several starts, all of them together in about so many seconds."""
-    each = seconds * min(engine.workers, RESTARTS) / RESTARTS
-    spec = f"inverting-gradients(labels='{labels}',seconds={each:g})"
-    seeds = [derive(case.subject.seed or 0, "restart", number) for number in range(RESTARTS)]
-    return _all_tried(case, [(spec, seed) for seed in seeds], engine, progress, "searches")
+    """What each search finds from each of its starts, all of them together in about so many seconds."""
+    count = STARTS * len(SEARCHES)
+    each = seconds * min(engine.workers, count) / count
+    specs = [spec.format(labels=labels, seconds=each) for spec in SEARCHES]
+    seeds = [derive(case.subject.seed or 0, "start", number) for number in range(STARTS)]
+    wanted = [(spec, seed) for seed in seeds for spec in specs]
+    return _all_tried(case, wanted, engine, progress, "searches")
 
 
 def best(tries: Sequence[Try]) -> Try | None:
@@ -105,23 +121,29 @@ def _tried(job: _Job) -> Try:
     if not isinstance(examination.evidence, Reconstructions):
         return Try(examination, case.sizes[0])
     rebuilt = examination.evidence.parts[0]
-    return Try(examination, case.sizes[0], rebuilt, _mismatch(case, rebuilt))
+    return Try(examination, case.sizes[0], rebuilt, *_mismatches(case, rebuilt))
 
 
-def _mismatch(case: Case, rebuilt: Rebuilt) -> float | None:
-    """How far the gradient of the rebuilt images is from the one seen; null where they are not all there."""
-    update = attacked(case)
-    x = rebuilt.x.float()
-    labels = rebuilt.labels
+def _mismatches(case: Case, rebuilt: Rebuilt) -> tuple[float | None, float | None]:
+    """How far the gradients of the rebuilt images, and of noise, are from the one seen."""
+    update, x, labels = attacked(case), rebuilt.x.float(), rebuilt.labels
     if labels is None and len(x) == update.samples:
         labels = _labels(update, x)
     if labels is None or len(labels) != len(x) or not len(x):
-        return None
+        return None, None
     target, _ = make_target(update, labels, len(x), SIMULATED, torch_rng(0))
-    matcher = Matcher(target)
-    gradient = matcher(x.expand(target.copies, *x.shape), labels)
-    ours, seen = ([part.detach().double() for part in parts] for parts in (gradient, matcher.seen))
-    return max(0.0, float(cosine(ours, seen, [1.0] * len(ours))))
+    matcher, noise = Matcher(target), torch.rand(x.shape, generator=torch_rng(0))
+    ours, of_noise = (
+        _largest(matcher(images.expand(target.copies, *x.shape), labels), matcher.seen)
+        for images in (x, noise)
+    )
+    return ours, of_noise
+
+
+def _largest(gradient: Sequence[Tensor], seen: Sequence[Tensor]) -> float:
+    """The largest cosine distance of a tensor, in [0, 2]; tensors that nothing was seen of are left out."""
+    pairs = [(part.detach().double(), other.double()) for part, other in zip(gradient, seen) if other.any()]
+    return max(0.0, *(float(cosine([part], [other], [1.0])) for part, other in pairs))
 
 
 def attacked(case: Case) -> AttackedUpdate:

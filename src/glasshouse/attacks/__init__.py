@@ -35,6 +35,7 @@ ATTACKS = Registry(
         "inverting-gradients": "glasshouse.attacks.inversion.published:InvertingGradients",
         "gradinversion": "glasshouse.attacks.inversion.published:GradInversion",
         "gradvit": "glasshouse.attacks.inversion.transformers:GradViT",
+        "spear": "glasshouse.attacks.inversion.spear:Spear",
         "april-optim": "glasshouse.attacks.inversion.transformers:APRILOptim",
         "lbfgs-l2": "glasshouse.attacks.inversion.published:LBFGSL2",
         "lbfgs-cosine": "glasshouse.attacks.inversion.published:LBFGSCosine",

@@ -77,7 +77,7 @@ def _inspect(
     """Labels first; a search only where no closed form explains the update."""
     case = inspected.case
     labels = _labels(inspected)
-    tries = closed_forms(case, engine, progress)
+    tries = closed_forms(case, seconds, progress)
     if not any(one.complete for one in tries):
         fit = inspected.reading.fit
         readable = inspected.reading.scaled and fit is not None and fit.left < CLOSE

@@ -7,7 +7,7 @@ import numpy as np
 from glasshouse.auditing.examine import Examination
 from glasshouse.auditing.inspecting.case import Inspected
 from glasshouse.auditing.inspecting.reading import CLOSE
-from glasshouse.auditing.inspecting.tries import CLOSED_FORMS, Try, best
+from glasshouse.auditing.inspecting.tries import Try, best
 from glasshouse.evidence.evidence import ImagePair
 from glasshouse.evidence.labels import LabelCounts
 from glasshouse.exhibits import Statement
@@ -140,7 +140,7 @@ def _labels_readable(inspected: Inspected) -> bool:
 def _about_closed_forms(tries: Sequence[Try]) -> list[str]:
     lines = []
     for one in tries:
-        if one.rebuilt is None or one.spec not in CLOSED_FORMS:
+        if one.rebuilt is None or not one.computed:
             continue
         proof = f"mismatch {_mismatch(one)}" if one.mismatch is not None else "too few to be checked"
         lines.append(f"A closed form applies: {one.spec} computes {len(one.rebuilt.x)} images ({proof}).")

@@ -68,6 +68,11 @@ class Try:
         return self.examination.spec
 
     @property
+    def computed(self) -> bool:
+        """Whether it is a closed form's."""
+        return self.spec.partition("(")[0] in CLOSED_FORMS
+
+    @property
     def complete(self) -> bool:
         """Whether there is an image for every sample, and they explain the update."""
         all_there = self.rebuilt is not None and len(self.rebuilt.x) == self.samples
@@ -81,10 +86,12 @@ class _Job:
     seed: int
 
 
-def closed_forms(case: Case, engine: Engine, progress: Progress) -> list[Try]:
-    """What each closed form makes of the update, or why it does not apply."""
-    seed = case.subject.seed or 0
-    return _all_tried(case, [(spec, seed) for spec in CLOSED_FORMS], engine, progress, "closed forms")
+def closed_forms(case: Case, seconds: float, progress: Progress) -> list[Try]:
+    """What each closed form makes of the update, or why it does not apply; here, as most answer at once."""
+    here, seed = Shared.inline(case), case.subject.seed or 0
+    specs = [f"spear(seconds={seconds:g})" if name == "spear" else name for name in CLOSED_FORMS]
+    jobs = [_Job(here, spec, seed) for spec in specs]
+    return list(progress.track(map(_tried, jobs), "closed forms", len(jobs)))
 
 
 def searches(case: Case, labels: str, seconds: float, engine: Engine, progress: Progress) -> list[Try]:
@@ -93,8 +100,11 @@ def searches(case: Case, labels: str, seconds: float, engine: Engine, progress: 
     each = seconds * min(engine.workers, count) / count
     specs = [spec.format(labels=labels, seconds=each) for spec in SEARCHES]
     seeds = [derive(case.subject.seed or 0, "start", number) for number in range(STARTS)]
-    wanted = [(spec, seed) for seed in seeds for spec in specs]
-    return _all_tried(case, wanted, engine, progress, "searches")
+    shared = engine.share(case)
+    jobs = [_Job(shared, spec, seed) for seed in seeds for spec in specs]
+    tried = list(progress.track(engine.map_local(_tried, jobs), "searches", len(jobs)))
+    shared.remove()
+    return tried
 
 
 def best(tries: Sequence[Try]) -> Try | None:
@@ -103,16 +113,6 @@ def best(tries: Sequence[Try]) -> Try | None:
     if explained:
         return min(explained, key=lambda one: one.mismatch if one.mismatch is not None else 1.0)
     return next((one for one in tries if one.rebuilt is not None and len(one.rebuilt.x)), None)
-
-
-def _all_tried(
-    case: Case, wanted: Sequence[tuple[str, int]], engine: Engine, progress: Progress, label: str
-) -> list[Try]:
-    shared = engine.share(case)
-    jobs = [_Job(shared, spec, seed) for spec, seed in wanted]
-    tried = list(progress.track(engine.map_local(_tried, jobs), label, len(jobs)))
-    shared.remove()
-    return tried
 
 
 def _tried(job: _Job) -> Try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from glasshouse.exhibits import Exhibits, Picture
+from glasshouse.exhibits import Exhibits, Picture, Statement
 from glasshouse.reading import read_file
 from glasshouse.report.figures import panels
 from glasshouse.report.figures.drawing import defence_colours
@@ -65,6 +65,7 @@ class Page:
     title: str
     facts: list[tuple[str, str]]
     overall: str
+    statements: list[Statement]
     study_tables: list[Table]
     charts: list[Panel]
     answers: list[AdversaryAnswers]
@@ -86,6 +87,7 @@ class Page:
     def sections(self) -> list[tuple[str, str]]:
         """The anchor and label of each section that is there."""
         present = (
+            (self.statements, "statement", "Statement of risk"),
             (self.study_tables, "study", "Printed and measured"),
             (self.charts, "charts", "Figures"),
             (self.answers, "answers", "Answers"),
@@ -149,7 +151,8 @@ def _page(run: Run) -> Page:
         run=run,
         title=_title(run, bool(studied)),
         facts=facts(run, measures),
-        overall=overall(answers) if audited else study_sentence(studied),
+        overall=_overall(run, answers) if audited else study_sentence(studied),
+        statements=list(run.curves.statements),
         study_tables=study_tables(run.study, studied),
         charts=panels.chart_panels(run),
         answers=answers,
@@ -212,8 +215,15 @@ def _title(run: Run, studied: bool) -> str:
         return run.study.title
     if studied:
         return "Printed and measured"
+    if run.curves.statements:
+        return "What this update gives away"
     trained = any(row.strategy for row in run.rows)
     return f"What this {'federation' if trained else 'model'} gives away"
+
+
+def _overall(run: Run, answers: Sequence[AdversaryAnswers]) -> str:
+    """The whole answer in a sentence; about one update its statement has it."""
+    return " ".join(statement.answer for statement in run.curves.statements) or overall(answers)
 
 
 def _gallery(run: Run) -> list[tuple[str, list[Shown]]]:
@@ -223,7 +233,10 @@ def _gallery(run: Run) -> list[tuple[str, list[Shown]]]:
         who = adversary_words(picture.adversary).label if picture.adversary else ""
         under = "" if picture.defence == "none" else defence_words(picture.defence)
         title = ", ".join(filter(None, (picture.attack, who.lower(), under)))
-        original, result = (_data_uri(run.folder / path) for path in (picture.original, picture.result))
+        original, result = (
+            None if path is None else _data_uri(run.folder / path)
+            for path in (picture.original, picture.result)
+        )
         groups.setdefault(title, []).append((picture, original, result))
     return list(groups.items())
 

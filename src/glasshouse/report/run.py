@@ -69,7 +69,7 @@ def read_run(folder: Path) -> Run:
         environment=_parsed(environment, dict[str, str]),
     )
     for picture in run.curves.gallery:
-        for path in (picture.original, picture.result):
+        for path in filter(None, (picture.original, picture.result)):
             if not _lies_inside(folder, path):
                 raise BadInput(f"{curves}: image {path!r} lies outside the run folder; copy it inside")
     for roc in run.curves.roc:

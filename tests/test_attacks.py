@@ -165,6 +165,9 @@ def test_label_attacks_say_why_they_do_not_apply(engine):
     case = finished(engine, model=headless)
     with pytest.raises(CannotRun, match="linear layer with a bias"):
         LabelCountsFromUpdates().run(access_to(case, UpdateAccess), Knowledge(), RNG)
+    case = finished(engine, recipe=Recipe(lr=5e-324))
+    with pytest.raises(CannotRun, match="divided by the learning rate, is not finite"):
+        LabelCountsFromUpdates().run(access_to(case, AggregateAccess), Knowledge(), RNG)
     case = finished(engine, recipe=Recipe(optimiser="adam", lr=0.01))
     with pytest.raises(CannotRun, match="adam"):
         SaturatedHead().run(access_to(case, ServerAccess), Knowledge(), RNG)

@@ -35,7 +35,7 @@ from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.progress import Progress
-from glasshouse.store import RunFolder
+from glasshouse.runfolder import RunFolder
 
 RECIPE = Recipe(epochs=1, batch_size=8, lr=0.1)
 MANY = (3, 1, 2) * 100

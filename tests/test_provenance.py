@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,19 +12,30 @@ from glasshouse.auditing.setting import make_setting
 from glasshouse.errors import Fault
 from glasshouse.provenance import digest_of_types, own_code, work_name
 
-LAB = '''
+LAB = """
 from torch import nn, rand
 from sklearn.datasets import load_digits
 from glasshouse.attacks.membership.threshold import LossThreshold
 from glasshouse.defences.perturbation import Clipping
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.strategies.fedavg import FedAvg
+from glasshouse.access import QueryAccess, UpdateAccess
 import helper
 
 class Attack(LossThreshold):
     def run(self, access, knowledge, rng):
         found = super().run(access, knowledge, rng)
         return MembershipScores(found.scores * helper.SIGN, found.decisions)
+
+class Reader(LossThreshold):
+    # asks the model, or counts the clients of the rounds that it reads
+    needs = (QueryAccess if helper.SIGN > 0 else UpdateAccess,)
+
+    def run(self, access, knowledge, rng):
+        if helper.SIGN > 0:
+            return super().run(access, knowledge, rng)
+        scores = knowledge.candidates.x.sum((1, 2, 3)).numpy()
+        return MembershipScores(scores, scores > sum(len(seen.updates) for seen in access.rounds))
 
 class Defence(Clipping):
     def on_update(self, delta, layout, rng):
@@ -44,7 +56,7 @@ def data():
     x, y = load_digits(return_X_y=True)
     x = (x / 16).reshape(-1, 8, 8)
     return (x if helper.SIGN > 0 else 1 - x), y
-'''
+"""
 
 SMALL = {
     "data": {"clients": 2, "members": 60, "nonmembers": 60, "auxiliary": 60, "test": 60},
@@ -111,6 +123,20 @@ def test_an_edited_attack_leaves_the_training_and_other_attacks_as_they_are(lab,
     assert {file: file.stat().st_mtime_ns for file in kept} == kept
 
 
+@pytest.mark.parametrize("others", [[], ["label-counts"]])
+def test_an_attack_that_reads_more_than_before_finds_it_in_the_record(lab, tmp_path, others):
+    setting = SMALL | {"audit": SMALL["audit"] | {"attacks": ["gap", *others, "lab:Reader"]}}
+    lab(+1)
+    run(setting, tmp_path / "run")
+    trained = (tmp_path / "run" / "work" / "none" / "latest.safetensors").stat().st_ino
+    lab(-1)
+    edited = run(setting, tmp_path / "run")
+    assert edited == run(setting, tmp_path / "fresh")
+    assert [value for _, attack, metric, value, _ in edited if (attack, metric) == ("lab:Reader", "auc")]
+    again = (tmp_path / "run" / "work" / "none" / "latest.safetensors").stat().st_ino != trained
+    assert again == (not others)
+
+
 def test_a_digest_covers_what_the_code_imports_and_nothing_that_is_installed(lab):
     lab(+1)
     digest = own_code(["lab:Attack(x=1)", "loss-threshold"])
@@ -131,12 +157,13 @@ def test_a_full_disk_while_shadows_are_trained_is_no_finding(tmp_path, monkeypat
 
     def full(handle):
         written.append(handle)
-        if "shadows" in os.readlink(f"/proc/self/fd/{handle}"):
+        if "shadows" in str(Path(f"/proc/self/fd/{handle}").readlink()):
             raise OSError(errno.ENOSPC, "No space left on device")
         replace(handle)
 
-    with monkeypatch.context() as disk, pytest.raises(Fault, match="No space left on device"):
+    with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", full)
-        run(setting, tmp_path / "run")
+        with pytest.raises(Fault, match="No space left on device"):
+            run(setting, tmp_path / "run")
     assert written
     assert run(setting, tmp_path / "run") == whole

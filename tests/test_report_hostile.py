@@ -9,8 +9,11 @@ import pytest
 from report_runs import Balanced, a_row, a_run
 
 from glasshouse.errors import BadInput
+from glasshouse.exhibits import Exhibits
+from glasshouse.findings import from_row
 from glasshouse.report import compare_reports, write_report
 from glasshouse.report import run as reading
+from glasshouse.results import write_results
 
 FILES = ("results.json", "curves.json", "study.json", "environment.json", "config.toml")
 
@@ -89,6 +92,19 @@ def test_only_regular_files_of_bounded_length_are_read(tmp_path: Path, name: str
     with file.open("wb") as long:
         long.truncate(2**33)
     assert "over the limit" in refusal(folder)
+
+
+@pytest.mark.parametrize("name", ["results.json", "curves.json", "checksums.json"])
+def test_results_that_changed_since_the_run_are_refused(tmp_path: Path, name: str) -> None:
+    write_results(tmp_path / "run", [from_row(a_row(value=0.5))], Exhibits())
+    write_report(tmp_path / "run")
+    (tmp_path / "run" / "report.html").unlink()
+    whole = (tmp_path / "run" / name).read_text()
+    (tmp_path / "run" / name).write_text(whole.replace("5", "6") + " ")
+    assert "does not fit" in refusal(tmp_path / "run")
+    if name != "checksums.json":
+        (tmp_path / "run" / name).unlink()
+        assert "is missing" in refusal(tmp_path / "run")
 
 
 def test_more_findings_than_a_browser_can_show_are_refused(

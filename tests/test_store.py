@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import shutil
 import warnings
 
 import pytest
@@ -78,6 +79,39 @@ def test_work_of_another_kind_than_is_expected_is_computed_anew(tmp_path):
     write_sealed(tmp_path / "a.json", {"metric": "m"})
     with pytest.warns(UserWarning, match=r"a\.json is damaged; what it held is computed anew"):
         assert kept(tmp_path / "a.json", Finding) is None
+
+
+@pytest.mark.parametrize("place", ["b/x", "a/y"])
+def test_work_that_took_the_place_of_other_work_is_computed_anew(tmp_path, place):
+    folder = RunFolder(tmp_path / "run", "seed = 0\n")
+    folder.keep("a/x", finding(value=0.25))
+    (tmp_path / "run" / "work" / "b").mkdir()
+    shutil.copy(tmp_path / "run" / "work" / "a" / "x.json", tmp_path / "run" / "work" / f"{place}.json")
+    with pytest.warns(UserWarning, match="is damaged; what it held is computed anew"):
+        assert folder.kept(place, Finding) is None
+    moved = RunFolder((tmp_path / "run").rename(tmp_path / "moved"), "seed = 0\n")
+    assert moved.kept("a/x", Finding) == finding(value=0.25)
+
+
+def test_tensors_that_took_the_place_of_others_are_damaged(tmp_path):
+    write_tensors(tmp_path / "a.safetensors", {"a": torch.arange(3.0)})
+    shutil.copy(tmp_path / "a.safetensors", tmp_path / "b.safetensors")
+    with pytest.raises(Fault, match="its checksum does not fit"):
+        read_tensors(tmp_path / "b.safetensors")
+
+
+def test_a_folder_in_the_place_of_kept_work_is_named_before_the_work_is_done_in_vain(tmp_path):
+    folder = RunFolder(tmp_path / "run", "seed = 0\n")
+    (tmp_path / "run" / "work" / "x.json").mkdir(parents=True)
+    with pytest.raises(Fault, match=r"is a folder, where a file belongs; delete the folder .*x\.json"):
+        folder.kept("x", Finding)
+
+
+@pytest.mark.parametrize("sign", ["\x85", "\u2028", "\x1c", "\v"])
+def test_a_run_goes_on_whatever_splits_the_lines_of_its_configuration(tmp_path, sign):
+    config = f'name = "a{sign}# by b 1"\n'
+    RunFolder(tmp_path / "run", config)
+    assert RunFolder(tmp_path / "run", config).news == ""
 
 
 def flipped(content, bit):

@@ -101,7 +101,9 @@ def _find(name: str) -> ModuleSpec | None:
 
 def _is_own(spec: ModuleSpec | None) -> bool:
     """Whether a module is neither Python's nor an installed package's nor Glasshouse's."""
-    if spec is None or not spec.has_location or not spec.origin or spec.name.partition(".")[0] == "glasshouse":
+    if spec is None or not spec.has_location or not spec.origin:
+        return False
+    if spec.name.partition(".")[0] == "glasshouse":
         return False
     return not any(Path(spec.origin).resolve().is_relative_to(folder) for folder in INSTALLED)
 

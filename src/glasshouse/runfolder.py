@@ -1,5 +1,6 @@
 """Run folders: work that was done is not done again, unless other code did it."""
 
+import re
 import shutil
 import time
 from collections.abc import Mapping
@@ -56,12 +57,17 @@ class RunFolder:
         """Keep a value, of a type that pydantic knows, under `name`."""
         keep(self.work / f"{name}.json", value)
 
+    def drop(self, name: str) -> None:
+        """Remove the folder `name` of cached work."""
+        _remove(self.work / name)
+
     def _go_on(self, config: str, origin: Origin, before: str) -> None:
         """Refuse another configuration, or other data; drop what other code made."""
         code, given, rest = _read_header(before)
         if rest != config:
             raise BadInput(
-                f"{self.path} holds a run with another configuration; choose another --out, or delete the folder"
+                f"{self.path} holds a run with another configuration; "
+                "choose another --out, or delete the folder"
             )
         changed = _changed(code, {**origin.code, **origin.parts})
         others = _changed(given, origin.given)
@@ -110,9 +116,10 @@ def _header(origin: Origin) -> str:
 
 def _read_header(text: str) -> tuple[dict[str, str], dict[str, str], str]:
     """The code and what was given, as `_header` writes them, and the configuration."""
-    lines = text.splitlines(keepends=True)
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)  # what else splits lines may stand in a name
     code, given = (
-        dict(_entry(line.removeprefix(mark)) for line in lines if line.startswith(mark)) for mark in (BY, FROM)
+        dict(_entry(line.removeprefix(mark)) for line in lines if line.startswith(mark))
+        for mark in (BY, FROM)
     )
     return code, given, "".join(line for line in lines if not line.startswith((BY, FROM)))
 

@@ -39,7 +39,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def slug(*parts: str) -> str:
-    """A name for a file or an id: letters, digits and hyphens; a long one is cut, with a digest in its place."""
+    """A name for a file or an id: letters, digits and hyphens; a long one is cut, and ends in a digest."""
     name = "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)))
     return name if len(name) <= LONGEST else f"{name[:LONGEST]}-{zlib.crc32(name.encode()):08x}"
 

@@ -62,19 +62,22 @@ def read_text(path: Path) -> str | None:
     try:
         return path.read_text() if path.exists() else None
     except (OSError, UnicodeDecodeError) as error:
-        raise Fault(f"{path} cannot be read ({error}); choose another folder, or delete it") from error
+        raise Fault(
+            f"{path} cannot be read ({error}); choose another --out, or delete the folder {path.parent}: "
+            "what it held is computed anew"
+        ) from error
 
 
 def write_sealed(path: Path, value: Any) -> None:
-    """Write `value` as JSON atomically, with a checksum."""
-    write_json(path, {CHECKSUM: _checksum_of(value), "value": value})
+    """Write `value` as JSON atomically, with a checksum that fits this place alone."""
+    write_json(path, {CHECKSUM: _checksum_of(path, value), "value": value})
 
 
 def read_sealed(path: Path) -> Any:
     """What `write_sealed` wrote; raises `Fault` where a single bit of it has changed."""
     try:
         sealed = json.loads(path.read_text())
-        if set(sealed) != {CHECKSUM, "value"} or sealed[CHECKSUM] != _checksum_of(sealed["value"]):
+        if set(sealed) != {CHECKSUM, "value"} or sealed[CHECKSUM] != _checksum_of(path, sealed["value"]):
             raise ValueError("its checksum does not fit")
         return sealed["value"]
     except (ValueError, TypeError, OSError, RecursionError) as error:
@@ -92,7 +95,7 @@ def kept(path: Path, kind: type[Value]) -> Value | None:
     """The value of type `kind` that is kept in `path`; None where there is none, or a damaged one."""
     from pydantic import TypeAdapter, ValidationError
 
-    if not path.exists():
+    if not is_there(path):
         return None
     try:
         return TypeAdapter(kind).validate_python(read_sealed(path))
@@ -101,9 +104,25 @@ def kept(path: Path, kind: type[Value]) -> Value | None:
         return None
 
 
-def _checksum_of(value: Any) -> str:
-    content = json.dumps(value, sort_keys=True, allow_nan=False).encode()
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+def is_there(path: Path) -> bool:
+    """Whether there is a file; raises `Fault` where a folder has its place, so that none can be written."""
+    if path.is_dir():
+        raise Fault(f"{path} is a folder, where a file belongs; delete the folder {path}: it is made anew")
+    return path.exists()
+
+
+def _checksum_of(path: Path, value: Any) -> str:
+    digest = hashed(place_of(path))
+    digest.update(json.dumps(value, sort_keys=True, allow_nan=False).encode())
+    return digest.hexdigest()
+
+
+def place_of(path: Path) -> bytes:
+    """The names of a file and of its folder, to which it is sealed.
+
+    So a file that took another's place is found out, and a run's folder can still be moved.
+    """
+    return f"{path.parent.name}/{path.name}/".encode(errors="surrogateescape")
 
 
 def checksum_of_file(path: Path) -> str:
@@ -117,14 +136,16 @@ def checksum_of_file(path: Path) -> str:
 def write_tensors(
     path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[str, str] | None = None
 ) -> None:
-    """Write tensors as safetensors, atomically, with `notes` and a checksum in the file's header."""
+    """Write tensors as safetensors, atomically, with `notes` and a checksum of this place in the header."""
     import torch
     from safetensors.torch import save
 
-    unshared = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    unshared = {
+        name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
     unsealed = save(unshared, {**(notes or {}), CHECKSUM: UNSEALED})
     start = tensors_start(unsealed)
-    write_bytes(path, sealed_header(unsealed[:start], hashed(unsealed[start:])) + unsealed[start:])
+    write_bytes(path, _sealed_header(path, unsealed[:start], hashed(unsealed[start:])) + unsealed[start:])
 
 
 def tensors_start(content: bytes) -> int:
@@ -137,10 +158,10 @@ def hashed(content: "bytes | memoryview" = b"") -> "hashlib.blake2b":
     return hashlib.blake2b(content, digest_size=16)
 
 
-def sealed_header(unsealed: bytes, tensors: "hashlib.blake2b") -> bytes:
-    """A safetensors header whose checksum, so far `UNSEALED`, is that of the `tensors` and of itself."""
+def _sealed_header(path: Path, unsealed: bytes, tensors: "hashlib.blake2b") -> bytes:
+    """A safetensors header whose checksum, so far `UNSEALED`, is that of the `tensors`, place and itself."""
     whole = tensors.copy()
-    whole.update(unsealed)
+    whole.update(place_of(path) + unsealed)
     return unsealed.replace(_note(UNSEALED), _note(whole.hexdigest()), 1)
 
 
@@ -176,7 +197,7 @@ def check_tensors(path: Path, chunk: int = 2**20) -> None:
     if found is None:
         raise ValueError("it has no checksum")
     unsealed = header.replace(found[0], _note(UNSEALED), 1)
-    if sealed_header(unsealed, digest) != header:
+    if _sealed_header(path, unsealed, digest) != header:
         raise ValueError("its checksum does not fit")
 
 

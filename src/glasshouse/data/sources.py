@@ -62,9 +62,7 @@ def _from_function(spec: str) -> Dataset:
     try:
         returned = function()
     except (Exception, SystemExit) as error:  # whatever a user's code raises
-        raise BadInput(
-            f"{source} failed with {named(error)}; call it yourself to see where"
-        ) from error
+        raise BadInput(f"{source} failed with {named(error)}; call it yourself to see where") from error
     return as_dataset(spec, returned, source)
 
 

@@ -4,7 +4,6 @@ The file has the layout of safetensors, with one tensor. Its header has a fixed 
 are is known last.
 """
 
-import hashlib
 import json
 import math
 import mmap
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.errors import Fault
+from glasshouse.store import hashed, place_of
 
 HEADER = 512
 """Bytes before the first row: their count, as eight bytes, and a description in JSON."""
@@ -121,7 +121,7 @@ class RowWriter:
     def __init__(self, path: Path | None) -> None:
         self._path = None if path is None else path.absolute()
         self._partial = None if self._path is None else self._path.with_name(f".{self._path.name}.partial")
-        self._hash = hashlib.blake2b(digest_size=16)
+        self._hash = hashed(b"" if path is None else place_of(path))
         self._shape: tuple[int, int] | None = None
         self._dtype = np.dtype("<f4")
 
@@ -233,7 +233,7 @@ def _opened(file: Path | BinaryIO) -> Iterator[BinaryIO]:
 @lru_cache(maxsize=64)
 def _digest(path: Path, size: int, changed: int) -> str:
     """The checksum of the rows in a file that has this size and was changed at this time."""
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashed(place_of(path))
     with path.open("rb") as file:
         file.seek(HEADER)
         while chunk := file.read(CHUNK):

@@ -30,7 +30,7 @@ from glasshouse.learning.seeds import derive
 from glasshouse.learning.shared import Shared
 from glasshouse.progress import Progress
 from glasshouse.provenance import own_code
-from glasshouse.store import read_tensors, write_tensors
+from glasshouse.store import is_there, read_tensors, write_tensors
 
 NO_IMAGES = np.empty(0, dtype=np.int64)
 
@@ -185,7 +185,7 @@ def train_shadows(
 
 def _kept(file: Path) -> np.ndarray | None:
     """The answers in a file; None where there is none, or a damaged one, which is written anew."""
-    if not file.exists():
+    if not is_there(file):
         return None
     try:
         return read_tensors(file)[0]["logits"].numpy()

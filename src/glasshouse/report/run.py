@@ -1,6 +1,5 @@
 """A run folder, read and checked: the rows, the curves and what else the page is built from."""
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,8 +9,10 @@ from pydantic import TypeAdapter, ValidationError
 from glasshouse.errors import BadInput
 from glasshouse.exhibits import LARGEST, Chart, Exhibits, Frozen, StudyTable
 from glasshouse.findings import Finding
-from glasshouse.reading import read_file
+from glasshouse.reading import parse_toml, read_file
+from glasshouse.results import CHECKED
 from glasshouse.spelling import slug
+from glasshouse.store import hashed
 from glasshouse.verdicts.claims import Verdict
 
 Parsed = TypeVar("Parsed")
@@ -53,6 +54,7 @@ class Run(Frozen):
 def read_run(folder: Path) -> Run:
     """Read the run in `folder`; only `results.json` must be there."""
     results = folder / "results.json"
+    _check_unchanged(folder)
     rows = _parsed(results, tuple[Finding, ...])
     if rows is None:
         raise BadInput(f"{folder}: no results.json there; give a folder written by glasshouse audit or study")
@@ -67,7 +69,7 @@ def read_run(folder: Path) -> Run:
         environment=_parsed(environment, dict[str, str]),
     )
     for picture in run.curves.gallery:
-        for path in (picture.original, picture.result):
+        for path in filter(None, (picture.original, picture.result)):
             if not _lies_inside(folder, path):
                 raise BadInput(f"{curves}: image {path!r} lies outside the run folder; copy it inside")
     for roc in run.curves.roc:
@@ -79,6 +81,18 @@ def read_run(folder: Path) -> Run:
     if run.study:
         _check_study(study, run.study)
     return run
+
+
+def _check_unchanged(folder: Path) -> None:
+    """Refuse files that are not those that the run wrote, where it left their checksums."""
+    listed = folder / "checksums.json"
+    for name, checksum in (_parsed(listed, dict[str, str]) or {}).items():
+        content = _content(folder / name) if name in CHECKED else None
+        if content is None or hashed(content).hexdigest() != checksum:
+            raise BadInput(
+                f"{folder / name} is missing or not as the run wrote it (it does not fit {listed}); "
+                "run the audit or study again"
+            )
 
 
 def _check_rows(path: Path, rows: tuple[Finding, ...]) -> None:
@@ -163,8 +177,8 @@ def _content(path: Path) -> bytes | None:
 
 def _toml(text: str | None) -> dict[str, Any]:
     try:
-        return tomllib.loads(text or "")
-    except (ValueError, RecursionError):
+        return parse_toml(text or "")
+    except ValueError:
         return {}  # the page still shows the text as it is
 
 

@@ -207,6 +207,7 @@ def vet(
         glasshouse vet now.pt --model mlp --shape 1x28x28 --classes 10 --before last.pt
     """
     with _no_exit_but_ours():
+        from glasshouse.registry import newly_imported
         from glasshouse.vetting.files import read_shape, verdict, vet_file
 
         if (data is None) == (shape is None):
@@ -220,6 +221,8 @@ def vet(
             size, images = read_shape(str(shape)), None
         past, peers = before or (), peer_digest or ()
         vetting = vet_file(weights, model, size, classes, before=past, peers=peers, images=images, seed=seed)
+        for line in newly_imported():
+            typer.echo(f"glasshouse: {line}", err=True)
         if as_json:
             import json
             from dataclasses import asdict

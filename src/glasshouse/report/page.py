@@ -14,6 +14,7 @@ from glasshouse.report.figures.panels import Panel
 from glasshouse.report.rendering import render
 from glasshouse.report.run import Run, read_run
 from glasshouse.report.tables.findings import assumptions_table, findings_table, remains_table
+from glasshouse.report.tables.ladder import ladder_table
 from glasshouse.report.tables.robustness import comparison_table, defences_table
 from glasshouse.report.tables.study import study_sentence, study_tables
 from glasshouse.report.tables.table import Table
@@ -24,6 +25,7 @@ from glasshouse.spelling import DASH
 from glasshouse.store import write_text
 from glasshouse.verdicts.answers import AdversaryAnswers, answers_by_adversary
 from glasshouse.verdicts.comparison import Comparison, comparison
+from glasshouse.verdicts.ladder import Ladder, ladder
 from glasshouse.verdicts.measure import BY_ACCESS, Measure, federated
 from glasshouse.verdicts.metrics import CENTRAL
 from glasshouse.verdicts.pooling import pooled, pooled_points
@@ -47,6 +49,15 @@ class RobustnessSection:
 
 
 @dataclass(frozen=True)
+class LadderSection:
+    """How far up the ladder of realism training images are rebuilt."""
+
+    ladder: Ladder
+    table: Table
+    panels: list[Panel]
+
+
+@dataclass(frozen=True)
 class Page:
     """Everything the page shows, section by section; an empty section is left out."""
 
@@ -65,6 +76,7 @@ class Page:
     remains: Table
     rocs: list[Panel]
     trainings: list[Panel]
+    ladder: LadderSection | None
     courses: list[Panel]
     gallery: list[tuple[str, list[Shown]]]
     findings: Table
@@ -85,6 +97,7 @@ class Page:
             (self.tradeoffs, "defences", "Defences"),
             (self.rocs, "roc", "ROC"),
             (self.trainings, "training", "Training"),
+            (self.ladder, "ladder", "Ladder"),
             (not self.statements and (self.courses or self.gallery), "gallery", "Gallery"),
             (True, "all", "Findings"),
             (True, "setup", "Setup"),
@@ -155,6 +168,7 @@ def _page(run: Run) -> Page:
         remains=remains_table(trades),
         rocs=panels.roc_section(run, colours),
         trainings=panels.training_panels(run, colours),
+        ladder=_ladder(run, on_trial),
         courses=panels.course_panels(run, colours),
         gallery=_gallery(run),
         findings=findings_table([*audited, *by_seed]),
@@ -183,6 +197,13 @@ def _robustness(run: Run, measures: Sequence[Measure], colours: dict[str, str]) 
     if compared is None:
         return None
     return RobustnessSection(compared, comparison_table(compared), defences_table(compared), drawn)
+
+
+def _ladder(run: Run, measures: Sequence[Measure]) -> LadderSection | None:
+    climbed = ladder(measures)
+    if climbed is None:
+        return None
+    return LadderSection(climbed, ladder_table(climbed), panels.ladder_panels(run, climbed))
 
 
 def _sent(run: Run) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from glasshouse.evidence import KINDS
 from glasshouse.evidence.words import Family, Metric
+from glasshouse.findings import LADDER
 
 if TYPE_CHECKING:
     from glasshouse.evidence.evidence import Evidence
@@ -46,6 +47,7 @@ MODEL_FAMILIES = {
     "utility": Family("Accuracy", "How good is the model?", "test-accuracy"),
     CURVATURE: Family("Curvature", "How sharp is the model's loss?", "top-eigenvalue"),
     VETTING: Family("Vetting", "Would a client have noticed?", "vet-alarm"),
+    LADDER: Family("Ladder of realism", "On which updates can images be rebuilt?", "psnr"),
 }
 
 UPDATE_METRICS = {

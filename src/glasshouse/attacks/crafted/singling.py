@@ -12,6 +12,9 @@ from glasshouse.attacks.inversion.target import Target
 from glasshouse.evidence.reconstruction import Rebuilt
 from glasshouse.options import check_number, check_whole
 
+SECONDS = 60.0
+"""What an inversion may take where nobody says how many steps."""
+
 HEAT = 1 / 8
 """The share of the steps after which only the best of several restarts goes on."""
 
@@ -40,7 +43,7 @@ class SinglingOut(Attack):
 
     def inverted(self, target: Target, clients: tuple[int, ...], rng: torch.Generator) -> Rebuilt:
         """The images that explain `target`, all of them among those of `clients`."""
-        steps = self.steps or affordable_steps(target.layout, target.count)
+        steps = self.steps or affordable_steps(target.network, target.shape, target.count, SECONDS)
         search = InvertingGradients(
             steps=steps, restarts=self.restarts, tv=self.tv, patience=PATIENCE, culled=HEAT
         )

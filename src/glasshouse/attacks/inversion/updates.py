@@ -68,6 +68,26 @@ def attacked_updates(access: UpdateAccess | AggregateAccess, count: int) -> list
     return [update for end, share in zip(ends, shares) for update in _updates_of_round(access, end)[:share]]
 
 
+def conditions(updates: Sequence[AttackedUpdate], *, given: bool) -> str:
+    """How the clients trained behind these updates, and whether the attacker was `given` their labels."""
+    recipe = updates[0].protocol.recipe
+    steps, samples = (_range([getattr(update, key) for update in updates]) for key in ("steps", "samples"))
+    taken = (
+        f"{steps} local step{'' if steps == '1' else 's'} on {samples} image{'' if samples == '1' else 's'}"
+    )
+    return f"as the clients trained: {taken}, {recipe.mode} mode, labels {'given' if given else 'unknown'}"
+
+
+def _range(counts: Sequence[int]) -> str:
+    """From the lowest to the highest.
+
+    >>> _range([4, 2, 3]), _range([5])
+    ('2 to 4', '5')
+    """
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
+
+
 def _updates_of_round(access: UpdateAccess | AggregateAccess, place: int) -> list[AttackedUpdate]:
     protocol = access.protocol
     if isinstance(access, AggregateAccess):

@@ -88,6 +88,7 @@ class Page:
         """The anchor and label of each section that is there."""
         present = (
             (self.statements, "statement", "Statement of risk"),
+            (self.statements and self.gallery, "gallery", "Gallery"),
             (self.study_tables, "study", "Printed and measured"),
             (self.charts, "charts", "Figures"),
             (self.answers, "answers", "Answers"),
@@ -97,7 +98,7 @@ class Page:
             (self.rocs, "roc", "ROC"),
             (self.trainings, "training", "Training"),
             (self.ladder, "ladder", "Ladder"),
-            (self.courses or self.gallery, "gallery", "Gallery"),
+            (not self.statements and (self.courses or self.gallery), "gallery", "Gallery"),
             (True, "all", "Findings"),
             (True, "setup", "Setup"),
             (True, "caveats", "Caveats"),
@@ -146,6 +147,8 @@ def _page(run: Run) -> Page:
     on_trial = federated(audited)
     answers, trades = answers_by_adversary(on_trial), tradeoffs(on_trial)
     tried = {one.adversary for one in answers}
+    if run.curves.statements:  # one update, of which nobody may know the truth, under no defence
+        trades, answers = [], [one for one in answers if _judged(one)]
     by_seed = [m for row in run.rows if row.source != "audit" for m in pooled([row])]
     return Page(
         run=run,
@@ -156,7 +159,9 @@ def _page(run: Run) -> Page:
         study_tables=study_tables(run.study, studied),
         charts=panels.chart_panels(run),
         answers=answers,
-        untried=[adversary_words(name).label.lower() for name in BY_ACCESS if name not in tried],
+        untried=[]
+        if run.curves.statements
+        else [adversary_words(name).label.lower() for name in BY_ACCESS if name not in tried],
         risks=panels.risk_panels(run),
         robustness=_robustness(run, audited, colours),
         tradeoffs=panels.tradeoff_panels(run, trades, colours),
@@ -219,6 +224,10 @@ def _title(run: Run, studied: bool) -> str:
         return "What this update gives away"
     trained = any(row.strategy for row in run.rows)
     return f"What this {'federation' if trained else 'model'} gives away"
+
+
+def _judged(answers: AdversaryAnswers) -> bool:
+    return any(answer.lead.value is not None for answer in answers.answers)
 
 
 def _overall(run: Run, answers: Sequence[AdversaryAnswers]) -> str:

@@ -26,8 +26,12 @@ WELL_CONDITIONED = 10.0
 """Up to this condition number the system determines the counts.
 
 It is 3 for a model that knows nothing and grows as predictions come to resemble labels, in long local
-training above all; beyond it the attack has nothing better to say than that all classes are equally frequent.
+training above all. Beyond it whole counts stand only where they explain one step by themselves; else the
+attack has nothing better to say than that all classes are equally frequent.
 """
+
+EXPLAINED = 0.1
+"""Whole counts explain the last layer where they leave less than this share of its gradient unexplained."""
 
 Observation = tuple[Tensor, Tensor, tuple[int, ...], tuple[int, ...]]
 """The model sent, its change, whose samples are in it, and how many each has."""
@@ -67,9 +71,17 @@ def count_labels(
     g = -layout.named(delta)[head.bias].double().numpy() / gradient_scale
     if not (np.isfinite(equations).all() and np.isfinite(g).all()):
         raise CannotRun("the update of the last layer, divided by the learning rate, is not finite")
-    if np.linalg.cond(equations) > WELL_CONDITIONED:
-        return whole_counts(np.ones(equations.shape[1]), samples)
-    return whole_counts(label_shares(equations, g), samples)
+    counts = whole_counts(label_shares(equations, g), samples)
+    sure = np.linalg.cond(equations) <= WELL_CONDITIONED
+    if not sure and (steps > 1 or unexplained(equations, counts, g) >= EXPLAINED):
+        return whole_counts(np.ones(len(g)), samples)
+    return counts
+
+
+def unexplained(equations: np.ndarray, counts: np.ndarray, g: np.ndarray) -> float:
+    """The share of the head's bias gradient `g` that whole counts leave."""
+    left = equations[:-1] @ (counts / counts.sum()) - g
+    return float(np.linalg.norm(left)) / max(float(np.linalg.norm(g)), 1e-300)
 
 
 def label_equations(layout: Layout, head: Head, weights: Tensor, change: Tensor) -> np.ndarray:

@@ -13,7 +13,13 @@ import numpy as np
 from torch import Tensor
 
 from glasshouse.access import Protocol
-from glasshouse.attacks.labels.counts import WELL_CONDITIONED, label_equations, label_shares
+from glasshouse.attacks.labels.counts import (
+    EXPLAINED,
+    WELL_CONDITIONED,
+    label_equations,
+    label_shares,
+    unexplained,
+)
 from glasshouse.attacks.labels.head import find_head
 from glasshouse.auditing.inspecting.recorded import Kind, Recorded
 from glasshouse.auditing.inspecting.samples import RankCount, count_by_rank
@@ -21,7 +27,7 @@ from glasshouse.errors import BadInput, CannotRun
 from glasshouse.learning.recipe import Recipe
 from glasshouse.measures.labels import whole_counts
 
-CLOSE = 0.1
+CLOSE = EXPLAINED
 """Whole counts explain the last layer where they leave less than this share of its change unexplained."""
 
 CONDITIONED = 1000.0
@@ -206,8 +212,7 @@ def _fitted(head: _HeadChange, rate: float, samples: int, fixed: bool) -> Fit:
     length = float(gradient @ gradient)
     if not fixed and length > 0:
         rate = max(-float(head.moved @ gradient) / length, 0.0) or rate
-    left = np.linalg.norm(head.moved + rate * gradient) / np.linalg.norm(head.moved)
-    return Fit(counts, rate, float(left))
+    return Fit(counts, rate, unexplained(head.equations, counts, -head.moved / rate))
 
 
 def _rates(head: _HeadChange) -> Iterable[float]:

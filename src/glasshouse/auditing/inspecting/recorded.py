@@ -70,7 +70,7 @@ def read_recorded(network: nn.Module, before: Path, update: Path) -> Recorded:
     layout, state = Layout.of(network), network.state_dict()
     saved = read_named(update)
     parameters = {name for name, _ in network.named_parameters()}
-    check_names(update, saved, parameters, state)
+    check_names(update, saved, parameters, state.keys() - parameters)
     parts, held = [], []
     for name, shape in zip(layout.names, layout.shapes):
         present = name in saved

@@ -134,7 +134,8 @@ def _about_labels(inspected: Inspected, labels: Examination) -> list[str]:
 
 
 def _labels_readable(inspected: Inspected) -> bool:
-    return inspected.reading.fit is not None and inspected.reading.scaled
+    fit = inspected.reading.fit
+    return inspected.reading.scaled and fit is not None and fit.left < CLOSE
 
 
 def _about_closed_forms(tries: Sequence[Try]) -> list[str]:
@@ -181,7 +182,7 @@ def _images_row(inspected: Inspected, labels: Examination) -> Finding:
 
 
 def _label_rows(inspected: Inspected, labels: Examination) -> list[Finding]:
-    counts, reading = label_counts(labels), inspected.reading
+    counts = label_counts(labels)
     rows = [labels.finding(score) for score in labels.scores]
     if labels.reason is not None:
         return labels.findings()
@@ -190,19 +191,17 @@ def _label_rows(inspected: Inspected, labels: Examination) -> list[Finding]:
         rows.append(_unjudged(labels, "label-overlap", unjudged))
     if counts is None or not _labels_readable(inspected):
         return rows
-    for label in np.flatnonzero(counts):
-        note = "the last layer is explained" if reading.fit and reading.fit.left < CLOSE else "not sure"
-        rows.append(
-            inspected.case.subject.finding(
-                "labels",
-                "label-count",
-                Estimate(float(counts[label]), None, None, int(counts.sum()), note),
-                cell=f"{labels.cell}/class-{label}",
-                adversary=labels.adversary.adversary,
-                attack=labels.spec,
-            )
+    return rows + [
+        inspected.case.subject.finding(
+            "labels",
+            "label-count",
+            Estimate(float(counts[label]), None, None, int(counts.sum())),
+            cell=f"{labels.cell}/class-{label}",
+            adversary=labels.adversary.adversary,
+            attack=labels.spec,
         )
-    return rows
+        for label in np.flatnonzero(counts)
+    ]
 
 
 def _image_rows(one: Try) -> list[Finding]:

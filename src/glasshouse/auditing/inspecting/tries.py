@@ -7,7 +7,7 @@ far and hardly depend on the images. At 0 the images explain the update fully; n
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -120,15 +120,15 @@ def _tried(job: _Job) -> Try:
     examination = examine(case, job.spec, UpdateAccess, seed=job.seed)
     if not isinstance(examination.evidence, Reconstructions):
         return Try(examination, case.sizes[0])
-    rebuilt = examination.evidence.parts[0]
-    return Try(examination, case.sizes[0], rebuilt, *_mismatches(case, rebuilt))
+    rebuilt, update = examination.evidence.parts[0], attacked(case)
+    if rebuilt.labels is None and len(rebuilt.x) == update.samples:
+        rebuilt = replace(rebuilt, labels=_labels(update, rebuilt.x))
+    return Try(examination, update.samples, rebuilt, *_mismatches(update, rebuilt))
 
 
-def _mismatches(case: Case, rebuilt: Rebuilt) -> tuple[float | None, float | None]:
+def _mismatches(update: AttackedUpdate, rebuilt: Rebuilt) -> tuple[float | None, float | None]:
     """How far the gradients of the rebuilt images, and of noise, are from the one seen."""
-    update, x, labels = attacked(case), rebuilt.x.float(), rebuilt.labels
-    if labels is None and len(x) == update.samples:
-        labels = _labels(update, x)
+    x, labels = rebuilt.x.float(), rebuilt.labels
     if labels is None or len(labels) != len(x) or not len(x):
         return None, None
     target, _ = make_target(update, labels, len(x), SIMULATED, torch_rng(0))

@@ -98,15 +98,12 @@ class Run:
             return None
 
     def workers(self) -> list[int]:
-        return [pid for pid in alive(self.process.pid) if b"popen_loky" in command_line(pid)]
+        return [pid for pid in alive(self.process.pid) if b"popen_loky" in told(pid, "cmdline")]
 
     def listens(self) -> bool:
         """Whether the command has begun: before that, a signal ends the bare Python, and nothing is lost."""
-        try:
-            status = Path(f"/proc/{self.process.pid}/status").read_text()
-        except OSError:
-            return False
-        caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+        lines = told(self.process.pid, "status").splitlines()
+        caught = next((line.split()[1] for line in lines if line.startswith(b"SigCgt:")), b"0")
         return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
     def left_after(self) -> float:
@@ -145,9 +142,10 @@ def alive(session: int) -> list[int]:
     return found
 
 
-def command_line(pid: int) -> bytes:
+def told(pid: int, name: str) -> bytes:
+    """What the system tells of a process under `name`; nothing where it is gone."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
         return b""
 

@@ -68,7 +68,8 @@ def count_labels(
     """The label counts behind `delta` = -`gradient_scale` times the mean gradient, shape (classes,)."""
     # Several steps move the head while the gradients are taken; its middle position stands for all of them.
     equations = label_equations(layout, head, sent if steps == 1 else sent + delta / 2, delta)
-    g = -layout.named(delta)[head.bias].double().numpy() / gradient_scale
+    with np.errstate(all="ignore"):  # what is not finite is refused as such
+        g = -layout.named(delta)[head.bias].double().numpy() / gradient_scale
     if not (np.isfinite(equations).all() and np.isfinite(g).all()):
         raise CannotRun("the update of the last layer, divided by the learning rate, is not finite")
     counts = whole_counts(label_shares(equations, g), samples)
@@ -87,15 +88,18 @@ def unexplained(equations: np.ndarray, counts: np.ndarray, g: np.ndarray) -> flo
 def label_equations(layout: Layout, head: Head, weights: Tensor, change: Tensor) -> np.ndarray:
     """The system's left side, shape (classes + 1, classes), for a head that has these `weights`.
 
-    It follows from the quotients of the head's `change`, and so not from the scale or sign of that.
+    It follows from the quotients of the head's `change`, and so not from the scale or sign of that; it is not
+    finite where these are not.
     """
     at, changed = layout.named(weights), layout.named(change)
     g, G = changed[head.bias].double().numpy(), changed[head.weight].double().numpy()
     least = 1e-12 * max(np.abs(g).max(), 1e-300)
-    features = G / np.where(np.abs(g) > least, g, least)[:, None]
-    # Where g_j is nearly zero the quotient explodes; no class's mean feature is much longer than the others'.
-    lengths = np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
-    features *= np.minimum(1, np.median(lengths) / lengths)
+    with np.errstate(over="ignore", invalid="ignore"):
+        features = G / np.where(np.abs(g) > least, g, least)[:, None]
+        # Where g_j is nearly zero the quotient explodes; no class's mean feature is much longer than the
+        # others'.
+        lengths = np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
+        features *= np.minimum(1, np.median(lengths) / lengths)
     logits = torch.from_numpy(features) @ at[head.weight].double().T + at[head.bias].double()
     P = logits.softmax(-1).numpy()
     return np.vstack([P.T - np.eye(len(g)), np.ones(len(g))])

@@ -185,7 +185,8 @@ def _head(protocol: Protocol, recorded: Recorded, change: Tensor, steps: int) ->
         return None
     middle = recorded.sent + change / 2 if steps > 1 else recorded.sent
     read = _HeadChange(label_equations(protocol.layout, head, middle, change), moved)
-    return None if read.condition > CONDITIONED else read
+    sound = bool(np.isfinite(read.equations).all()) and read.condition <= CONDITIONED
+    return read if sound else None
 
 
 def _fit(head: _HeadChange | None, samples: int | None, known: float | None) -> Fit | None:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import UpdateAccess
-from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.inversion.distances import cosine
 from glasshouse.attacks.inversion.target import Matcher
 from glasshouse.attacks.inversion.targets import make_target
@@ -28,14 +27,12 @@ from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.learning.shared import Shared
 from glasshouse.progress import Progress
 
-CLOSED_FORMS = tuple(
-    name for name in ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak") if name in ATTACKS
-)
+CLOSED_FORMS = ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak")
 """The attacks that compute images, where they apply."""
 
 SEARCHES = (
     "dlg(most=8,labels='{labels}',seconds={seconds:g})",
-    "inverting-gradients(labels='{labels}',seconds={seconds:g})",
+    "strongest-inversion(updates=1,labels='{labels}',seconds={seconds:g})",
 )
 """The searches: the first is best through smooth networks, the second through others."""
 

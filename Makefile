@@ -24,13 +24,14 @@ lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(INSTALLED)  ## a round, strategies, shadow models, secure aggregation, attacks on inputs, curvature: each against its peers
+bench: $(INSTALLED)  ## a round, strategies, shadow models, secure aggregation, attacks on inputs, curvature, inversion: each against its peers
 	$(BIN)/python benchmarks/rounds.py
 	$(BIN)/python benchmarks/strategies.py
 	$(BIN)/python benchmarks/shadows.py
 	$(BIN)/python benchmarks/secagg.py
 	$(BIN)/python benchmarks/evasion.py
 	$(BIN)/python benchmarks/curvature.py
+	$(BIN)/python benchmarks/inversion.py
 
 install: $(INSTALLED)
 

@@ -39,7 +39,7 @@ def names_table(kind: str) -> str:
         if kind == "attacks":
             cells += [
                 ", ".join(access.adversary for access in entry.needs),
-                ", ".join(entry.knows) or "nothing",
+                ", ".join(registry.make(name).knows) or "nothing",
             ]
         summary = (inspect.getdoc(entry) or "").partition("\n\n")[0].replace("\n", " ")
         rows.append([*cells, _options(entry), summary])

@@ -51,6 +51,25 @@ def test_a_spec_that_cannot_be_read_ends_the_command_with_one_line_and_code_2(sp
     assert len(ended.stderr) < 400
 
 
+def test_an_audit_says_which_module_of_the_users_it_imported(tmp_path):
+    (tmp_path / "lab_of_mine.py").write_text(
+        "from glasshouse.attacks.membership.threshold import LossThreshold as Mine\n"
+    )
+    sizes = "\n".join(f"{name} = {size}" for name, size in SMALL.items())
+    (tmp_path / "given.toml").write_text(
+        f"[data]\n{sizes}\n[training]\nrounds = 1\n[audit]\nattacks = ['lab_of_mine:Mine']\n"
+        "defences = []\ncentral = false\ncurvature = 0\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "glasshouse.cli", "audit", "given.toml", "--workers", "1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    said = [line for line in ended.stderr.splitlines() if "lab_of_mine" in line]
+    assert said == [f"imported lab_of_mine from {tmp_path / 'lab_of_mine.py'}, which ran its code"]
+
+
 TIED = """
 from torch import nn
 

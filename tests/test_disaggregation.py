@@ -14,8 +14,9 @@ from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.eluding import Eluding, counting_model, target_labels, unpolluted
 from glasshouse.attacks.crafted.fishing import Fishing, FishingServer
 from glasshouse.attacks.crafted.gates import ThresholdSearch, find_gate, shut
-from glasshouse.attacks.inversion.cosine import invert, total_variation
-from glasshouse.attacks.inversion.updates import mean_gradient
+from glasshouse.attacks.inversion.priors import total_variation
+from glasshouse.attacks.inversion.target import Target
+from glasshouse.attacks.inversion.updates import AttackedUpdate
 from glasshouse.attacks.labels.head import find_head
 from glasshouse.data.split import Split
 from glasshouse.errors import BadInput, CannotRun
@@ -55,13 +56,17 @@ def generator():
     return torch.Generator().manual_seed(0)
 
 
+def inverted(network, gradient, labels, known=None, **options):
+    """The images that the inversion at the end of both attacks finds behind a gradient."""
+    target = Target(network, Layout.of(network), gradient, SHAPE, CLASSES, len(labels), labels, known)
+    return Eluding(tv=0.0, **options).inverted(target, (0,), generator()).x
+
+
 def test_the_gradient_of_one_image_gives_it_away():
     network, images = smooth_network(), make_images(3)
     x, y = images.x[2:], images.y[2:]
     seen = gradient_of(network, x, y)
-    found = invert(
-        network, Layout.of(network), seen, y, SHAPE, steps=500, restarts=2, tv=0.0, rng=generator()
-    )
+    found = inverted(network, seen, y, steps=500, restarts=2)
     assert found.shape == x.shape
     assert 0 <= found.min() <= found.max() <= 1
     assert psnr(found, x) > 20
@@ -73,7 +78,7 @@ def test_an_inversion_ignores_the_entries_that_others_have_moved():
     seen, known = gradient_of(network, x, y), torch.ones(Layout.of(network).size, dtype=torch.bool)
     layout.named(known)["3.bias"].fill_(False)
     layout.named(seen)["3.bias"].fill_(1e6)
-    found = invert(network, layout, seen, y, SHAPE, steps=800, tv=0.0, known=known, rng=generator())
+    found = inverted(network, seen, y, known, steps=800)
     assert psnr(found, x) > 20
 
 
@@ -81,7 +86,7 @@ def test_an_inversion_leaves_batch_norm_as_it_was():
     network = make_model().train()
     before = read_vector(network)
     seen, labels = torch.randn(len(before)), make_images(4).y
-    invert(network, Layout.of(network), seen, labels, SHAPE, steps=3, rng=generator())
+    inverted(network, seen, labels, steps=3)
     assert torch.equal(read_vector(network), before)
 
 
@@ -143,8 +148,8 @@ def test_one_step_of_an_update_is_the_gradient(engine):
     delivery = access.exchange(access.current, [1])
     own = split.client(1)
     expected = gradient_of(make_plain_model(), own.x, own.y)
-    found = mean_gradient(access.protocol, access.current, delivery.mean, len(own))
-    assert torch.allclose(found, expected, atol=1e-5)
+    update = AttackedUpdate(access.protocol, 0, access.current, delivery.mean, (1,), (len(own),))
+    assert torch.allclose(update.gradient(), expected, atol=1e-5)
 
 
 def test_eluding_returns_images_of_its_target_alone(engine):

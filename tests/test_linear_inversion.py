@@ -119,3 +119,16 @@ def test_cifar_images_come_back_one_by_one_and_what_comes_back_of_a_batch_is_tru
     found = LinearLeak().run(seen_updates(network, [images[list(range(4))]]), Knowledge(), RNG).x
     matched = match(images.x[:4], found)
     assert matched.psnr[matched.returned].min(initial=100) > 30
+
+
+def test_a_gradient_that_something_was_added_to_is_that_of_no_single_image():
+    generator = torch.Generator().manual_seed(0)
+    k, x = torch.randn(8, generator=generator), torch.rand(5, generator=generator)
+    W = torch.outer(k, x)
+    assert torch.allclose(single_image(W, k), x, atol=1e-6)
+    with pytest.raises(CannotRun, match="no single image explains"):
+        single_image(W + 0.1 * torch.randn(8, 5, generator=generator), k)
+
+
+def test_neurons_whose_weights_were_pruned_agree_on_no_image():
+    assert len(lone_images(torch.zeros(4, 9), torch.ones(4), most=3)) == 0

@@ -324,3 +324,12 @@ def test_the_learning_rate_warms_up_and_falls():
 def test_options_out_of_range_are_refused_at_the_door(spec):
     with pytest.raises(BadInput, match="must be"):
         ATTACKS.make(spec)
+
+
+def test_a_network_without_finite_gradients_is_a_reason_and_no_image():
+    network = smooth()
+    access = seen_updates(network, [pictures(1, shape=(1, 6, 6))])
+    with torch.no_grad():
+        access.rounds[0].sent.fill_(float("inf"))
+    with pytest.raises(CannotRun, match="no finite gradient"):
+        ATTACKS.make("inverting-gradients(steps=3,labels='joint')").run(access, Knowledge(), rng())

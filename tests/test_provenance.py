@@ -19,12 +19,23 @@ from glasshouse.attacks.membership.threshold import LossThreshold
 from glasshouse.defences.perturbation import Clipping
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.strategies.fedavg import FedAvg
+from glasshouse.access import QueryAccess, UpdateAccess
 import helper
 
 class Attack(LossThreshold):
     def run(self, access, knowledge, rng):
         found = super().run(access, knowledge, rng)
         return MembershipScores(found.scores * helper.SIGN, found.decisions)
+
+class Reader(LossThreshold):
+    # asks the model, or counts the clients of the rounds that it reads
+    needs = (QueryAccess if helper.SIGN > 0 else UpdateAccess,)
+
+    def run(self, access, knowledge, rng):
+        if helper.SIGN > 0:
+            return super().run(access, knowledge, rng)
+        scores = knowledge.candidates.x.sum((1, 2, 3)).numpy()
+        return MembershipScores(scores, scores > sum(len(seen.updates) for seen in access.rounds))
 
 class Defence(Clipping):
     def on_update(self, delta, layout, rng):
@@ -110,6 +121,20 @@ def test_an_edited_attack_leaves_the_training_and_other_attacks_as_they_are(lab,
     run_audit(make_setting(setting), out=tmp_path / "run", workers=1)
     assert "lab:Attack changed since the run in" in capfd.readouterr().err
     assert {file: file.stat().st_mtime_ns for file in kept} == kept
+
+
+@pytest.mark.parametrize("others", [[], ["label-counts"]])
+def test_an_attack_that_reads_more_than_before_finds_it_in_the_record(lab, tmp_path, others):
+    setting = SMALL | {"audit": SMALL["audit"] | {"attacks": ["gap", *others, "lab:Reader"]}}
+    lab(+1)
+    run(setting, tmp_path / "run")
+    trained = (tmp_path / "run" / "work" / "none" / "latest.safetensors").stat().st_ino
+    lab(-1)
+    edited = run(setting, tmp_path / "run")
+    assert edited == run(setting, tmp_path / "fresh")
+    assert [value for _, attack, metric, value, _ in edited if (attack, metric) == ("lab:Reader", "auc")]
+    again = (tmp_path / "run" / "work" / "none" / "latest.safetensors").stat().st_ino != trained
+    assert again == (not others)
 
 
 def test_a_digest_covers_what_the_code_imports_and_nothing_that_is_installed(lab):

@@ -160,7 +160,7 @@ def test_each_module_of_the_users_that_was_imported_is_told_once_with_its_file(u
     import_users(f"{name}:Mine", "thing")
     import_users(f"{name}:Mine", "thing")
     import_users("glasshouse.attacks.attack:Attack", "thing")
-    assert newly_imported() == [f"imported {name} from {tmp_path / name}.py, as the configuration asks"]
+    assert newly_imported() == [f"imported {name} from {tmp_path / name}.py, which ran its code"]
     assert newly_imported() == []
 
 

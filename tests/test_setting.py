@@ -39,6 +39,9 @@ def test_a_setting_survives_its_toml(setting):
     (f"seed = 0x{'f' * 5000}\n", r"seed = a number of 20000 bits does not fit"),
     (f"seed = {'[' * 9000}{']' * 9000}\n", r"nested too deeply"),
     (f"data = {'{a = ' * 9000}1{'}' * 9000}\n", r"nested too deeply"),
+    ("x" + ".a" * 50_000 + " = 1\n", r"nested too deeply"),
+    ("[x" + " . 'a,'" * 50_000 + "]\n", r"nested too deeply"),
+    ('x = {s = """\nx""", y' + '."a"' * 50_000 + " = 1}\n", r"nested too deeply"),
     (f"[audit]\nattacks = {'[' * 300}{']' * 300}\n", r"attacks.0 = \[\[\[...\]\]\] does not fit"),
     (f"[training]\noptimiser = '{'x' * 9000}'\n", r"optimiser = 'x{20,50}\.\.\.x{20,50}' does not fit"),
     ("[data]\nname = 1979-05-27\n", r"data.name = datetime.date\(1979, 5, 27\) does not fit: .*string"),
@@ -104,6 +107,13 @@ def test_only_a_regular_file_of_bounded_length_is_a_configuration(tmp_path):
     ):
         with pytest.raises(BadInput, match=words):
             read_setting(path)
+
+
+def test_dots_in_strings_and_comments_are_no_depth(tmp_path):
+    dots = "0.1," * 2000
+    for text in (f'"fgsm(eps=({dots}))" # {dots}', f"'fgsm(eps=({dots}))'", f'"""fgsm(eps=(\\\n{dots}))"""'):
+        (tmp_path / "dots.toml").write_text(f"audit.attacks = [{text}\n]\n")
+        assert read_setting(tmp_path / "dots.toml").audit.attacks == (f"fgsm(eps=({dots}))",)
 
 
 def test_an_empty_configuration_is_the_default(tmp_path):

@@ -185,3 +185,20 @@ def test_a_pipe_or_device_is_not_waited_for(command, tmp_path):
 def test_a_factory_that_leaves_is_no_verdict(command, tmp_path):
     (tmp_path / "leaves.py").write_text("import sys\ndef net(): sys.exit(1)\n")
     assert command("honest.safetensors", "--model", "leaves:net", "--shape", "1x16x16")[0] in (2, 3)
+
+
+def test_the_module_that_a_model_was_imported_from_is_named_beside_the_verdict(
+    command, tmp_path, monkeypatch
+):
+    (tmp_path / "nets_of_mine.py").write_text(
+        "from glasshouse.models import build\n"
+        "def net(shape, classes):\n"
+        "    return build('mlp', shape, classes)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plain = command("honest.safetensors", *WORDS)
+    code, printed, said = command("honest.safetensors", "--model", "nets_of_mine:net", "--shape", "1x16x16")
+    assert (code, printed) == plain[:2]
+    assert (
+        said == f"glasshouse: imported nets_of_mine from {tmp_path / 'nets_of_mine.py'}, which ran its code\n"
+    )

@@ -1,15 +1,20 @@
 """What the commands do, as functions: the work, then the page."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from glasshouse.auditing.finished import finished_setting
+from glasshouse.auditing.inspecting.reading import Told
+from glasshouse.auditing.inspecting.run import Inspection, run_inspection
 from glasshouse.auditing.run import run_audit
 from glasshouse.auditing.setting import EXAMPLE, Setting
+from glasshouse.data.parts import read_pair
 from glasshouse.errors import BadInput
+from glasshouse.models.shapes import Shape
 from glasshouse.report import write_report
 from glasshouse.results import Results
 from glasshouse.studies.run import run_study
@@ -54,6 +59,57 @@ def audit(
     )
     write_report(results.folder)
     return results
+
+
+def inspect_update(
+    update: Path | str,
+    before: Path | str,
+    model: str | nn.Module,
+    *,
+    shape: Shape | None = None,
+    classes: int = 10,
+    kind: str = "auto",
+    samples: int | None = None,
+    lr: float | None = None,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    truth: Any = None,
+    auxiliary: Any = None,
+    **options: Any,
+) -> Inspection:
+    """What one recorded update gives away, as findings and a page.
+
+    `update` is a file of a gradient, a delta or the weights after training, `before` one of the weights that
+    the client received. `samples`, `lr`, `epochs` and `batch_size` are how it trained, where that is known.
+    `truth` and `auxiliary` are paths of .npz files, `Images` or arrays (x, y); `shape` may be theirs.
+    Further options are those of `run_inspection`: `seconds`, `seed`, `out`, `workers`, `engine`, `quiet`.
+    """
+    parts = {name: part for name, part in (("truth", truth), ("auxiliary", auxiliary)) if part is not None}
+    if shape is None:
+        shape = _shape_of(parts)
+    told = Told(kind, samples, lr, epochs, batch_size)
+    out = options.pop("out", None)
+    results = run_inspection(
+        Path(update),
+        Path(before),
+        model if isinstance(model, str) else deepcopy(model),
+        shape,
+        classes,
+        told,
+        parts=parts,
+        out=None if out is None else Path(out),
+        **options,
+    )
+    write_report(results.folder)
+    return results
+
+
+def _shape_of(parts: Mapping[str, Any]) -> Shape:
+    """The shape of the images that were given."""
+    for name, part in parts.items():
+        channels, height, width = read_pair(name, part)[0].shape[1:]
+        return channels, height, width
+    raise BadInput("no shape of an image is given; give it like 1x28x28 with --shape, or images with --truth")
 
 
 def study(name: str, **options: Any) -> Results:

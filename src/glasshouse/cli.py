@@ -1,7 +1,6 @@
 """The commands. Nothing heavy is imported before a command needs it."""
 
 import os
-import signal
 import sys
 import traceback
 import warnings
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glasshouse.command_options import EngineOption, Out, Quiet, Seed, Workers, resumable
 from glasshouse.errors import BadInput, Fault, named, one_line
+from glasshouse.inspect_command import inspect
 
 if TYPE_CHECKING:
     from glasshouse.auditing.setting import Setting
@@ -30,12 +31,6 @@ app = typer.Typer(
 
 LONGEST_LINE = 2000
 """As many characters has an error's line at most."""
-
-Out = Annotated[Path | None, typer.Option(help="Folder for the results; a new one under runs/ by default.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of every random choice.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes at once; all cores by default.")]
-EngineOption = Annotated[str, typer.Option(help="Where jobs run: processes, ray or dask.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the path of the results.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -95,7 +90,7 @@ def audit(
 
         glasshouse audit --model lenet --weights w.safetensors --members a.npz --nonmembers b.npz
     """
-    with _resumable():
+    with resumable():
         from glasshouse.api import audit as run_audit
         from glasshouse.auditing.finished import finished_setting
         from glasshouse.auditing.setting import EXAMPLE, Setting, read_setting
@@ -164,7 +159,7 @@ def study(
 
         glasshouse study clients --scale laptop --seeds 3 --cells 'clients-1*'
     """
-    with _resumable():
+    with resumable():
         from glasshouse.api import study as run_study
 
         results = run_study(
@@ -212,6 +207,7 @@ def vet(
         glasshouse vet now.pt --model mlp --shape 1x28x28 --classes 10 --before last.pt
     """
     with _no_exit_but_ours():
+        from glasshouse.registry import newly_imported
         from glasshouse.vetting.files import read_shape, verdict, vet_file
 
         if (data is None) == (shape is None):
@@ -225,6 +221,8 @@ def vet(
             size, images = read_shape(str(shape)), None
         past, peers = before or (), peer_digest or ()
         vetting = vet_file(weights, model, size, classes, before=past, peers=peers, images=images, seed=seed)
+        for line in newly_imported():
+            typer.echo(f"glasshouse: {line}", err=True)
         if as_json:
             import json
             from dataclasses import asdict
@@ -233,6 +231,9 @@ def vet(
         else:
             _tell(verdict(vetting))
         raise typer.Exit(1 if vetting.crafted else 0)
+
+
+app.command()(inspect)
 
 
 @app.command("list")
@@ -300,27 +301,6 @@ def _overridden(
     if seed is not None:
         changes["seed"] = seed
     return setting.model_copy(update=changes)
-
-
-class _Terminated(KeyboardInterrupt):
-    """Somebody asked the process to end: `kill PID`."""
-
-
-def _terminate(*_: Any) -> None:
-    raise _Terminated
-
-
-@contextmanager
-def _resumable() -> Iterator[None]:
-    """Turn Ctrl-C and `kill PID` into a line that says what to do, and exit code 130 or 143."""
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        typer.echo("glasshouse: interrupted; the same command continues where it stopped", err=True)
-        raise typer.Exit(143 if isinstance(stop, _Terminated) else 130) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -58,12 +58,20 @@ class Roc(Exhibit):
 
 
 class Picture(Exhibit):
-    """A private image beside what the adversary made of it, as paths inside the run folder."""
+    """A private image, if anybody knows it, beside what the adversary made of it: paths in the run folder."""
 
     caption: str = ""
-    original: str
+    original: str | None = None
     result: str
     note: str = ""
+
+
+class Statement(Exhibit):
+    """What one recorded update gives away, in words: the answer, what it rests on, and what was not tried."""
+
+    answer: str
+    found: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
 
 
 class Risk(Exhibit):
@@ -188,6 +196,7 @@ class Exhibits(Frozen):
     robustness: tuple[Robustness, ...] = ()
     course: tuple[CoursePoint, ...] = ()
     histograms: tuple[Histogram, ...] = ()
+    statements: tuple[Statement, ...] = ()
 
     def about(self, **labels: str | int | None) -> "Exhibits":
         """The same, each labelled with the fields of `Exhibit` that are given."""

@@ -13,6 +13,9 @@ from glasshouse.measures.estimate import Estimate
 FORMULA = re.compile(r"[=+\-@\t\r]")
 """How text begins that a spreadsheet would run; the page's own tables are written by the same rule."""
 
+LADDER = "ladder"
+"""The family of findings on updates that were made for the ladder of realism: nobody sent them."""
+
 NUMBER = re.compile(r"\s*([+-]?(Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?))?\s*")
 
 

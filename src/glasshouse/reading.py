@@ -1,8 +1,11 @@
 """What may be opened: regular files, no longer than they should be, that fit into memory."""
 
 import os
+import re
 import stat
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from glasshouse.errors import BadInput
 
@@ -13,6 +16,20 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+MOST_DOTS = 100
+"""In the keys of one line of TOML."""
+
+STRING_OR_COMMENT = re.compile(
+    r"""
+      \"{3} (?: [^"\\] | \\[\s\S] | "(?!"") )*+ "{0,5}
+    | '{3} (?: [^']                | '(?!'') )*+ '{0,5}
+    | "    (?: [^"\\\n] | \\. )*+ "?
+    | '    [^'\n]*+ '?
+    | \#   [^\n]*+
+    """,
+    re.VERBOSE,
+)
 
 
 def check_regular(path: Path, most: int | None = None) -> None:
@@ -39,6 +56,20 @@ def read_file(path: Path, most: int) -> bytes:
     if len(content) > most:  # those under /proc have no length
         raise BadInput(f"{path} is over {most:,} bytes long, which is the limit; check the path")
     return content
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tables in `text`; raises a ValueError where it is no TOML, or nested too deeply to be any of ours.
+
+    Python takes time in proportion to the square of the parts of a dotted key: minutes for `a.a.a...`.
+    """
+    outside = STRING_OR_COMMENT.sub("", text)
+    if any(line.count(".") > MOST_DOTS for line in outside.split("\n")):
+        raise BadInput("nested too deeply")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise BadInput("nested too deeply") from None
 
 
 def available_memory() -> int:

@@ -146,7 +146,7 @@ def newly_imported() -> list[str]:
     fresh = [module for module, said in _imported.items() if not said]
     _imported.update(dict.fromkeys(fresh, True))
     return [
-        f"imported {module} from {_file(module)}, as the configuration asks"
+        f"imported {module} from {_file(module)}, which ran its code"
         for module in fresh
         if not module.startswith("glasshouse.")
     ]

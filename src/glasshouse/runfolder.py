@@ -57,6 +57,10 @@ class RunFolder:
         """Keep a value, of a type that pydantic knows, under `name`."""
         keep(self.work / f"{name}.json", value)
 
+    def drop(self, name: str) -> None:
+        """Remove the folder `name` of cached work."""
+        _remove(self.work / name)
+
     def _go_on(self, config: str, origin: Origin, before: str) -> None:
         """Refuse another configuration, or other data; drop what other code made."""
         code, given, rest = _read_header(before)

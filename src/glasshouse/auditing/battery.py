@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from glasshouse.access import Access, PayloadAccess, ReportAccess
 from glasshouse.attacks import ATTACKS
+from glasshouse.attacks.inversion.strongest import StrongestInversion
 from glasshouse.auditing.attacking import Assignment, Attacked, assignments, attack_target
 from glasshouse.auditing.curvature import sharpness
 from glasshouse.auditing.experiment import Experiment
+from glasshouse.auditing.ladder import climb
 from glasshouse.auditing.setting import Setting
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.target import CENTRAL, Target, Variant, train, train_target, weights_file
@@ -45,7 +47,7 @@ def run_battery(
     """
     findings: list[Finding] = []
     exhibits = Exhibits()
-    tried = assignments(dict.fromkeys([*experiment.setting.audit.attacks, *disclosed(experiment.setting)]))
+    tried = assignments(dict.fromkeys([*within_budget(experiment.setting), *disclosed(experiment.setting)]))
     reads = frozenset(assignment.access for assignment in tried)
     variants = _variants(experiment.setting)
     _train_many(experiment, folder, engine, progress, variants, reads)
@@ -67,6 +69,8 @@ def run_battery(
             progress,
             detailed=detailed and variant.name == "none",
         )
+        if variant.name == "none" and experiment.setting.audit.ladder:
+            findings += climb(experiment, target, folder, engine, progress)
         for assignment, attacked in zip(chosen, results):
             if central:
                 baseline[assignment] = attacked.right()
@@ -119,6 +123,24 @@ def _train_many(
 def _train_alone(job: _Training) -> None:
     with Progress(quiet=True) as progress, Engine(1) as engine:
         train(job.experiment.get(), job.folder, engine, progress, job.variant, job.reads)
+
+
+def within_budget(setting: Setting) -> list[str]:
+    """The setting's attacks; `strongest-inversion`, where it does not say how long it takes, as it may.
+
+    >>> within_budget(Setting(audit={"attacks": ["gap", "strongest-inversion"], "seconds": 5}))
+    ['gap', 'strongest-inversion(seconds=2.5)']
+    """
+    return [_budgeted(spec, setting.audit.seconds) for spec in setting.audit.attacks]
+
+
+def _budgeted(spec: str, seconds: float) -> str:
+    name, options = parse_spec(spec, "attack")
+    if name != StrongestInversion.name or "seconds" in options:
+        return spec
+    share = seconds / len(StrongestInversion.needs)  # the adversaries that attack one model with it
+    told = ",".join(f"{option}={value!r}" for option, value in {"seconds": share, **options}.items())
+    return f"{name}({told})"
 
 
 def disclosed(setting: Setting) -> list[str]:

@@ -23,10 +23,12 @@ def save_pictures(pairs: Iterable[ImagePair], folder: Path, stem: str) -> tuple[
     """Write originals and results as PNG files under `folder`, whose names begin with `stem`."""
     pictures = []
     for shown in pairs:
-        paths = [f"gallery/{stem}-{shown.name}-{part}.png" for part in ("original", "result")]
-        for image, path in zip((shown.original, shown.result), paths):
-            save_png(image, folder / path)
-        pictures.append(Picture(caption=shown.caption, note=shown.note, original=paths[0], result=paths[1]))
+        original, result = (f"gallery/{stem}-{shown.name}-{part}.png" for part in ("original", "result"))
+        save_png(shown.result, folder / result)
+        if shown.original is not None:
+            save_png(shown.original, folder / original)
+        known = original if shown.original is not None else None
+        pictures.append(Picture(caption=shown.caption, note=shown.note, original=known, result=result))
     return tuple(pictures)
 
 

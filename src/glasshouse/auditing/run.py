@@ -14,6 +14,7 @@ from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
+from glasshouse.registry import newly_imported
 from glasshouse.results import Results, write_results
 from glasshouse.runfolder import RunFolder, open_run
 from glasshouse.store import slug
@@ -48,7 +49,7 @@ def run_audit(
     stem = f"audit-{slug(Path(experiment.setting.data.name).stem)}"
     folder = open_run(Path(out) if out is not None else None, stem, experiment.config(), experiment.origin)
     with Progress(quiet=quiet) as progress, Engine(workers, engine, say=progress.say) as running:
-        for line in filter(None, (experiment.copies, folder.news)):
+        for line in filter(None, (*newly_imported(), experiment.copies, folder.news)):
             progress.say(line)
         findings, exhibits = battery(experiment, folder, running, progress)
         for seed in progress.track(range(setting.seed + 1, setting.seed + seeds), "seeds", seeds - 1):

@@ -68,6 +68,18 @@ class Target:
     curve: tuple[TrainingPoint, ...] = ()
 
 
+@dataclass(frozen=True)
+class Watched:
+    """The rounds of a training of which a record was ordered, and whether with every single update."""
+
+    rounds: tuple[int, ...]
+    updates: bool
+
+    def covers(self, plan: Plan) -> bool:
+        """Whether the record has all that `plan` asks for."""
+        return {*plan.observe} <= {*self.rounds} and (self.updates or not plan.observe_updates)
+
+
 def train_target(
     experiment: Experiment,
     folder: RunFolder,
@@ -130,15 +142,25 @@ def train(
         local_test=0 if central else training.local_test,
         seed=derive(setting.seed, "federation"),
     )
-    record = Record(folder.work / variant.stem)
+    record, plan = Record(folder.work / variant.stem), _plan(setting, variant, reads)
+    _drop_if_watched_less(folder, variant, plan)
     history = federation.run(
         experiment.start,
-        _plan(setting, variant, reads),
+        plan,
         record=record,
         progress=progress,
         label=f"training, {variant.name}",
     )
     return federation, history, record
+
+
+def _drop_if_watched_less(folder: RunFolder, variant: Variant, plan: Plan) -> None:
+    """Remove a training whose record lacks what `plan` asks for: an edited attack may read more."""
+    watched = f"{variant.stem}/watched"
+    before = folder.kept(watched, Watched)
+    if before is None or not before.covers(plan):
+        folder.drop(variant.stem)
+        folder.keep(watched, Watched(plan.observe, plan.observe_updates))
 
 
 def _plan(setting: Setting, variant: Variant, reads: frozenset[type[Access]]) -> Plan:

@@ -53,6 +53,12 @@ Measure how sharp each model's loss is, on at most this many training images (0:
 How many shadow models mia-bad, lira and rmia share; whether they are trained "like-target", federated,
 or "central", in one place; and whether, being adaptive, they are trained anew under each defence.
 """,
+    "audit.seconds": """
+How long the curious and the blind server may invert the updates of one model, together, on one core.
+""",
+    "audit.ladder": """
+Climb the ladder of realism, in as many seconds: how hard may an update be to be inverted still?
+""",
 }
 """What stands before a key, a line of it after another."""
 

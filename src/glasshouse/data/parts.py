@@ -18,7 +18,7 @@ def read_parts(sources: Mapping[str, Any]) -> tuple[Images, dict[str, np.ndarray
     A part is the path of an .npz file with `x` and `y`, `Images`, or arrays (x, y); it may lack a class that
     another part has.
     """
-    pairs = {name: _pair(name, source) for name, source in sources.items()}
+    pairs = {name: read_pair(name, source) for name, source in sources.items()}
     shapes = {name: x.shape[1:] for name, (x, _) in pairs.items()}
     if len(set(shapes.values())) > 1:
         listed = ", ".join(f"{shape} of the {name}" for name, shape in shapes.items())
@@ -30,7 +30,7 @@ def read_parts(sources: Mapping[str, Any]) -> tuple[Images, dict[str, np.ndarray
     return pool, {name: np.arange(end - len(pairs[name][1]), end) for name, end in zip(pairs, ends)}
 
 
-def _pair(name: str, source: Any) -> tuple[np.ndarray, np.ndarray]:
+def read_pair(name: str, source: Any) -> tuple[np.ndarray, np.ndarray]:
     """The images and labels of one part."""
     if isinstance(source, Images):
         return source.x.numpy(), source.y.numpy()

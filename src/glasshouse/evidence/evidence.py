@@ -28,10 +28,13 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class ImagePair:
-    """An original beside what the attack made of it, both of shape (C, H, W), with words for the page."""
+    """An original beside what the attack made of it, both of shape (C, H, W), with words for the page.
+
+    The original is null where nobody knows it.
+    """
 
     name: str
-    original: Tensor
+    original: Tensor | None
     result: Tensor
     caption: str
     note: str = ""

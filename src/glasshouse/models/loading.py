@@ -2,8 +2,6 @@
 
 import inspect
 import random
-import warnings
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
@@ -11,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from glasshouse.errors import BadInput, named, quoted
 from glasshouse.models import build
 from glasshouse.models.checking import check_alike, check_answers, check_output, check_travels
+from glasshouse.models.files import check_names, fitting, read_named
 from glasshouse.models.shapes import Shape, check_classes, check_shape
 from glasshouse.registry import import_users
 
@@ -114,7 +111,7 @@ def load_weights(model: nn.Module, path: str | Path, *, sound: bool = True) -> N
     finite.
     """
     path = Path(path)
-    saved = _read(path)
+    saved = read_named(path)
     expected = model.state_dict()
     tied = _tied(expected)
     saved = dict(saved) | {
@@ -123,8 +120,8 @@ def load_weights(model: nn.Module, path: str | Path, *, sound: bool = True) -> N
         for twin in twins
         if name not in saved and twin in saved
     }
-    _check_names(path, saved, expected)
-    weights = {name: _fitting(path, name, saved[name], tensor, sound) for name, tensor in expected.items()}
+    check_names(path, saved, expected)
+    weights = {name: fitting(path, name, saved[name], tensor, sound) for name, tensor in expected.items()}
     for name, twins in tied.items():
         for twin in twins:
             if not torch.allclose(weights[name], weights[twin], rtol=0, atol=0, equal_nan=True):
@@ -185,90 +182,3 @@ def _call(factory: Callable[..., Any], spec: str, shape: Shape, classes: int) ->
                 f"model {quoted(spec)}: the factory failed with {named(error)}; repair it"
             ) from error
     raise BadInput(f"model {quoted(spec)} has signature {signature}; take (shape, classes) or no arguments")
-
-
-def _read(path: Path) -> Mapping[str, Tensor]:
-    readers: dict[str, Callable[[Path], Any]] = {
-        ".safetensors": _read_safetensors,
-        ".pt": _read_torch,
-        ".pth": _read_torch,
-    }
-    if path.suffix not in readers:
-        raise BadInput(f"weights {path}: unknown suffix {path.suffix!r}; save them as {', '.join(readers)}")
-    if not path.is_file():
-        raise BadInput(f"weights {path}: no such file; check the path")
-    try:
-        saved = readers[path.suffix](path)
-    except OSError as error:
-        raise BadInput(f"weights {path} cannot be read: {named(error)}; check the file") from error
-    if not isinstance(saved, Mapping) or not all(_is_named_tensor(*item) for item in saved.items()):
-        held = _first([str(name) for name in saved]) if isinstance(saved, Mapping) else type(saved).__name__
-        raise BadInput(f"weights {path} hold {held}, not named tensors alone; save only model.state_dict()")
-    return saved
-
-
-def _read_safetensors(path: Path) -> Any:
-    try:
-        return safetensors.torch.load_file(path)
-    except safetensors.SafetensorError as error:
-        raise BadInput(
-            f"weights {path} are not safetensors: {named(error)}; save them with safetensors.torch.save_file"
-        ) from error
-
-
-def _read_torch(path: Path) -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about pickle versions; what it refuses, it raises
-            _check_unpacked(path)
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:  # over a damaged file torch raises errors of many kinds
-        raise BadInput(
-            f"weights {path} are damaged or hold more than tensors, and loading them could run code; "
-            "save model.state_dict() alone, best as .safetensors"
-        ) from error
-
-
-def _check_unpacked(path: Path) -> None:
-    """Refuse an archive that unpacks to more than it takes: torch packs nothing, so it was not saved so."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            if sum(record.file_size for record in archive.infolist()) > path.stat().st_size:
-                raise ValueError("its records are packed")
-
-
-def _check_names(path: Path, saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    missing, unexpected = sorted(expected.keys() - saved.keys()), sorted(saved.keys() - expected.keys())
-    if missing or unexpected:
-        kinds = (("lack", missing), ("have extra", unexpected))
-        faults = [f"{fault} {_first(names)}" for fault, names in kinds if names]
-        raise BadInput(f"weights {path} {' and '.join(faults)}; give the model that they were saved from")
-
-
-def _fitting(path: Path, name: str, saved: Tensor, expected: Tensor, sound: bool) -> Tensor:
-    """`saved` in the type of `expected`, if it has its shape and kind."""
-    if saved.shape != expected.shape:
-        raise BadInput(
-            f"weights {path}: {name} has shape {tuple(saved.shape)}, in the model {tuple(expected.shape)}; "
-            "give the model, image shape and number of classes that they were saved from"
-        )
-    if saved.is_floating_point() != expected.is_floating_point() or saved.is_complex():
-        raise BadInput(f"weights {path}: {name} is {saved.dtype}; save it as {expected.dtype}")
-    converted = saved.to(expected.dtype)
-    if sound and not converted.isfinite().all():
-        raise BadInput(f"weights {path}: {name} has NaN or infinite values; give weights of a sound run")
-    return converted
-
-
-def _is_named_tensor(name: Any, value: Any) -> bool:
-    if not isinstance(value, Tensor) or value.is_nested or value.is_quantized:
-        return False
-    return value.layout is torch.strided and not value.is_meta and isinstance(name, str)
-
-
-def _first(names: list[str]) -> str:
-    """The first three names, and how many more there are."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(name if name.isprintable() else repr(name) for name in names[:3]) + more

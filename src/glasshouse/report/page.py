@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from glasshouse.exhibits import Exhibits, Picture
+from glasshouse.exhibits import Exhibits, Picture, Statement
 from glasshouse.reading import read_file
 from glasshouse.report.figures import panels
 from glasshouse.report.figures.drawing import defence_colours
@@ -14,6 +14,7 @@ from glasshouse.report.figures.panels import Panel
 from glasshouse.report.rendering import render
 from glasshouse.report.run import Run, read_run
 from glasshouse.report.tables.findings import assumptions_table, findings_table, remains_table
+from glasshouse.report.tables.ladder import ladder_table
 from glasshouse.report.tables.robustness import comparison_table, defences_table
 from glasshouse.report.tables.study import study_sentence, study_tables
 from glasshouse.report.tables.table import Table
@@ -24,6 +25,7 @@ from glasshouse.spelling import DASH
 from glasshouse.store import write_text
 from glasshouse.verdicts.answers import AdversaryAnswers, answers_by_adversary
 from glasshouse.verdicts.comparison import Comparison, comparison
+from glasshouse.verdicts.ladder import Ladder, ladder
 from glasshouse.verdicts.measure import BY_ACCESS, Measure, federated
 from glasshouse.verdicts.metrics import CENTRAL
 from glasshouse.verdicts.pooling import pooled, pooled_points
@@ -47,6 +49,15 @@ class RobustnessSection:
 
 
 @dataclass(frozen=True)
+class LadderSection:
+    """How far up the ladder of realism training images are rebuilt."""
+
+    ladder: Ladder
+    table: Table
+    panels: list[Panel]
+
+
+@dataclass(frozen=True)
 class Page:
     """Everything the page shows, section by section; an empty section is left out."""
 
@@ -54,6 +65,7 @@ class Page:
     title: str
     facts: list[tuple[str, str]]
     overall: str
+    statements: list[Statement]
     study_tables: list[Table]
     charts: list[Panel]
     answers: list[AdversaryAnswers]
@@ -64,6 +76,7 @@ class Page:
     remains: Table
     rocs: list[Panel]
     trainings: list[Panel]
+    ladder: LadderSection | None
     courses: list[Panel]
     gallery: list[tuple[str, list[Shown]]]
     findings: Table
@@ -74,6 +87,7 @@ class Page:
     def sections(self) -> list[tuple[str, str]]:
         """The anchor and label of each section that is there."""
         present = (
+            (self.statements, "statement", "Statement of risk"),
             (self.study_tables, "study", "Printed and measured"),
             (self.charts, "charts", "Figures"),
             (self.answers, "answers", "Answers"),
@@ -82,6 +96,7 @@ class Page:
             (self.tradeoffs, "defences", "Defences"),
             (self.rocs, "roc", "ROC"),
             (self.trainings, "training", "Training"),
+            (self.ladder, "ladder", "Ladder"),
             (self.courses or self.gallery, "gallery", "Gallery"),
             (True, "all", "Findings"),
             (True, "setup", "Setup"),
@@ -136,7 +151,8 @@ def _page(run: Run) -> Page:
         run=run,
         title=_title(run, bool(studied)),
         facts=facts(run, measures),
-        overall=overall(answers) if audited else study_sentence(studied),
+        overall=_overall(run, answers) if audited else study_sentence(studied),
+        statements=list(run.curves.statements),
         study_tables=study_tables(run.study, studied),
         charts=panels.chart_panels(run),
         answers=answers,
@@ -147,6 +163,7 @@ def _page(run: Run) -> Page:
         remains=remains_table(trades),
         rocs=panels.roc_section(run, colours),
         trainings=panels.training_panels(run, colours),
+        ladder=_ladder(run, on_trial),
         courses=panels.course_panels(run, colours),
         gallery=_gallery(run),
         findings=findings_table([*audited, *by_seed]),
@@ -177,6 +194,13 @@ def _robustness(run: Run, measures: Sequence[Measure], colours: dict[str, str]) 
     return RobustnessSection(compared, comparison_table(compared), defences_table(compared), drawn)
 
 
+def _ladder(run: Run, measures: Sequence[Measure]) -> LadderSection | None:
+    climbed = ladder(measures)
+    if climbed is None:
+        return None
+    return LadderSection(climbed, ladder_table(climbed), panels.ladder_panels(run, climbed))
+
+
 def _sent(run: Run) -> list[tuple[str, str]]:
     """What travels in the last round of an audit without defences: a strategy then sends all it ever does."""
     bare = [p for p in run.curves.training if p.defence == "none" and p.strategy != CENTRAL and p.down]
@@ -191,8 +215,15 @@ def _title(run: Run, studied: bool) -> str:
         return run.study.title
     if studied:
         return "Printed and measured"
+    if run.curves.statements:
+        return "What this update gives away"
     trained = any(row.strategy for row in run.rows)
     return f"What this {'federation' if trained else 'model'} gives away"
+
+
+def _overall(run: Run, answers: Sequence[AdversaryAnswers]) -> str:
+    """The whole answer in a sentence; about one update its statement has it."""
+    return " ".join(statement.answer for statement in run.curves.statements) or overall(answers)
 
 
 def _gallery(run: Run) -> list[tuple[str, list[Shown]]]:
@@ -202,7 +233,10 @@ def _gallery(run: Run) -> list[tuple[str, list[Shown]]]:
         who = adversary_words(picture.adversary).label if picture.adversary else ""
         under = "" if picture.defence == "none" else defence_words(picture.defence)
         title = ", ".join(filter(None, (picture.attack, who.lower(), under)))
-        original, result = (_data_uri(run.folder / path) for path in (picture.original, picture.result))
+        original, result = (
+            None if path is None else _data_uri(run.folder / path)
+            for path in (picture.original, picture.result)
+        )
         groups.setdefault(title, []).append((picture, original, result))
     return list(groups.items())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from glasshouse.report.words.ladder import ladder_sentence
 from glasshouse.report.words.measures import (
     caution,
     compact,
@@ -23,7 +24,7 @@ from glasshouse.verdicts.metrics import VETTING, family_words, metric_words
 
 _OF_MEASURES = (verdict, short_verdict, caution, compact, expert, sentence, noticed)
 _OF_NAMES = (adversary_words, defence_words, family_words, metric_words)
-FILTERS = (*_OF_MEASURES, *_OF_NAMES, robustness_sentence, gradient_remarks)
+FILTERS = (*_OF_MEASURES, *_OF_NAMES, robustness_sentence, gradient_remarks, ladder_sentence)
 
 
 @dataclass(frozen=True)

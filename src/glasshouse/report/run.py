@@ -1,6 +1,5 @@
 """A run folder, read and checked: the rows, the curves and what else the page is built from."""
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from glasshouse.errors import BadInput
 from glasshouse.exhibits import LARGEST, Chart, Exhibits, Frozen, StudyTable
 from glasshouse.findings import Finding
-from glasshouse.reading import read_file
+from glasshouse.reading import parse_toml, read_file
 from glasshouse.results import CHECKED
 from glasshouse.spelling import slug
 from glasshouse.store import hashed
@@ -70,7 +69,7 @@ def read_run(folder: Path) -> Run:
         environment=_parsed(environment, dict[str, str]),
     )
     for picture in run.curves.gallery:
-        for path in (picture.original, picture.result):
+        for path in filter(None, (picture.original, picture.result)):
             if not _lies_inside(folder, path):
                 raise BadInput(f"{curves}: image {path!r} lies outside the run folder; copy it inside")
     for roc in run.curves.roc:
@@ -178,8 +177,8 @@ def _content(path: Path) -> bytes | None:
 
 def _toml(text: str | None) -> dict[str, Any]:
     try:
-        return tomllib.loads(text or "")
-    except (ValueError, RecursionError):
+        return parse_toml(text or "")
+    except ValueError:
         return {}  # the page still shows the text as it is
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from glasshouse.findings import Finding
+from glasshouse.findings import LADDER, Finding
 from glasshouse.verdicts.metrics import CENTRAL, family_words, metric_words
 
 Item = TypeVar("Item")
@@ -70,9 +70,13 @@ class Measure:
 
 
 def leaks(measure: Measure) -> bool:
-    """Whether a measure says what an adversary got, rather than how good the model is."""
+    """Whether a measure says what an adversary got from the federation, rather than how good the model is."""
     row = measure.row
-    return bool(row.adversary) and row.family != "utility" and metric_words(row.metric).leaks != "none"
+    return (
+        bool(row.adversary)
+        and row.family not in ("utility", LADDER)
+        and metric_words(row.metric).leaks != "none"
+    )
 
 
 def ordered_adversaries(measures: Sequence[Measure]) -> list[str]:

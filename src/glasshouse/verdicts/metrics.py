@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from glasshouse.evidence import KINDS
 from glasshouse.evidence.words import Family, Metric
+from glasshouse.findings import LADDER
 
 if TYPE_CHECKING:
     from glasshouse.evidence.evidence import Evidence
@@ -46,7 +47,15 @@ MODEL_FAMILIES = {
     "utility": Family("Accuracy", "How good is the model?", "test-accuracy"),
     CURVATURE: Family("Curvature", "How sharp is the model's loss?", "top-eigenvalue"),
     VETTING: Family("Vetting", "Would a client have noticed?", "vet-alarm"),
+    LADDER: Family("Ladder of realism", "On which updates can images be rebuilt?", "psnr"),
 }
+
+UPDATE_METRICS = {
+    "label-images": _figure("images behind the update"),
+    "label-count": Metric("images of a class", "counts {raw}", leaks="none", span=None, detail=True),
+    "gradient-mismatch": _figure("mismatch of gradients"),
+}
+"""What is said of one recorded update whether or not anybody knows what is behind it."""
 
 STUDY_METRICS = {
     "null-auc": _figure("AUC of plain averaging", span=_SHARE),
@@ -73,7 +82,7 @@ STUDY_METRICS = {
 def metrics() -> dict[str, Metric]:
     """Every metric with an entry, whichever kind of evidence it belongs to."""
     of_kinds = {name: metric for kind in _kinds() for name, metric in kind.metrics.items()}
-    return of_kinds | MODEL_METRICS | STUDY_METRICS
+    return of_kinds | MODEL_METRICS | UPDATE_METRICS | STUDY_METRICS
 
 
 @cache

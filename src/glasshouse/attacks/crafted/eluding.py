@@ -21,8 +21,10 @@ from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.gates import Gate, find_gate, shut
 from glasshouse.attacks.crafted.saturated_head import decode_growth
-from glasshouse.attacks.inversion.cosine import Inversion
-from glasshouse.attacks.inversion.updates import AVERAGED, mean_decay, mean_gradient, training_network
+from glasshouse.attacks.crafted.singling import SinglingOut
+from glasshouse.attacks.inversion.label_guesses import repeated
+from glasshouse.attacks.inversion.target import Target
+from glasshouse.attacks.inversion.updates import AVERAGED, AttackedUpdate, mean_decay, training_network
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.errors import BadInput
 from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
@@ -38,7 +40,7 @@ FEATURE = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eluding(Inversion):
+class Eluding(SinglingOut):
     """Sends one client a live model and the others a dead one, and inverts what is left of the sum.
 
     For a client with more than `most` images it looks for `most` that explain its gradient together. `steps`
@@ -81,17 +83,21 @@ class Eluding(Inversion):
 
         began = time.perf_counter()
         counts = target_labels(protocol, head, self.target_update(access, first, dead), held)
-        gradient = mean_gradient(protocol, live, self.target_update(access, second, dead), held)
+        update = self.target_update(access, second, dead)
         count = min(held, self.most)
-        labels = torch.from_numpy(np.repeat(np.arange(protocol.classes), whole_counts(counts, count)))
-        known = unpolluted(protocol, head, gate)
-        images = self.invert(protocol, training_network(protocol, live), gradient, labels, known, rng)
-        return Reconstructions(
-            (Rebuilt(images, (self.target,), labels),),
-            offline,
-            time.perf_counter() - began,
-            self._note(protocol, held),
+        target = Target(
+            training_network(protocol, live),
+            protocol.layout,
+            AttackedUpdate(protocol, 1, live, update, (self.target,), (held,)).gradient(),
+            protocol.shape,
+            protocol.classes,
+            count,
+            labels=repeated(whole_counts(counts, count)),
+            known=unpolluted(protocol, head, gate),
         )
+        rebuilt = self.inverted(target, (self.target,), rng)
+        online = time.perf_counter() - began
+        return Reconstructions((rebuilt,), offline, online, self._note(protocol, held))
 
     def target_update(self, access: BlindServerAccess, delivery: Delivery, dead: Tensor) -> Tensor:
         """The target's update, shape (P,), but for the head's bias and the buffers, which all move."""

@@ -22,8 +22,15 @@ from torch import Tensor
 from glasshouse.access import BlindServerAccess
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.gates import Gate, ThresholdSearch, find_gate
-from glasshouse.attacks.inversion.cosine import Inversion
-from glasshouse.attacks.inversion.updates import AVERAGED, COUPLED, BatchNorm, frozen_network, mean_decay
+from glasshouse.attacks.crafted.singling import SinglingOut
+from glasshouse.attacks.inversion.target import Target
+from glasshouse.attacks.inversion.updates import (
+    AVERAGED,
+    COUPLED,
+    AttackedUpdate,
+    BatchNorm,
+    frozen_network,
+)
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput, CannotRun
@@ -40,7 +47,7 @@ AUXILIARY = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fishing(Inversion):
+class Fishing(SinglingOut):
     """Sends models that silence all samples but one, and inverts its gradient.
 
     It fishes for class `label`; null takes the class with the fewest samples. After `rounds` rounds it gives
@@ -96,12 +103,19 @@ class Fishing(Inversion):
             return server.nothing(offline, f"no single sample of class {label} was left")
 
         began = time.perf_counter()
-        labels = torch.tensor([label])
-        image = self.invert(protocol, alone.network, alone.gradient, labels, alone.known, rng)
-        online = time.perf_counter() - began
-        return Reconstructions(
-            (Rebuilt(image, alone.clients, labels),), offline, online, server.note(f"class {label}")
+        target = Target(
+            alone.network,
+            protocol.layout,
+            alone.gradient,
+            protocol.shape,
+            protocol.classes,
+            count=1,
+            labels=torch.tensor([label]),
+            known=alone.known,
         )
+        rebuilt = self.inverted(target, alone.clients, rng)
+        online = time.perf_counter() - began
+        return Reconstructions((rebuilt,), offline, online, server.note(f"class {label}"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,20 +248,17 @@ class FishingServer:
         return vector, self._access.exchange(vector, range(len(self._access.sizes)))
 
     def _alone(self, sent: Tensor, seen: Tensor, delivery: Delivery, label: int | None) -> LoneGradient:
-        sizes = self._sizes(delivery)
-        gradient = mean_decay(self._protocol, sent, sizes) - delivery.mean
-        network = frozen_network(self._protocol, seen, delivery.mean, max(sizes))
-        return LoneGradient(gradient, self.unpolluted(label), network, delivery.clients)
+        update = self._update(sent, delivery)
+        network = frozen_network(self._protocol, seen, delivery.mean, max(update.sizes))
+        return LoneGradient(update.gradient(), self.unpolluted(label), network, delivery.clients)
 
     def _gradient(self, sent: Tensor, delivery: Delivery, name: str) -> Tensor:
         """The mean gradient of the parameter `name` over all samples."""
-        sizes = self._sizes(delivery)
-        scale = sum(size * self._protocol.recipe.effective_rate(size) for size in sizes) / delivery.samples
-        moved = delivery.mean - mean_decay(self._protocol, sent, sizes)
-        return -self._named(moved)[name] / scale
+        return self._named(self._update(sent, delivery).gradient())[name]
 
-    def _sizes(self, delivery: Delivery) -> list[int]:
-        return [self._access.sizes[client] for client in delivery.clients]
+    def _update(self, sent: Tensor, delivery: Delivery) -> AttackedUpdate:
+        sizes = tuple(self._access.sizes[client] for client in delivery.clients)
+        return AttackedUpdate(self._protocol, self.rounds, sent, delivery.mean, delivery.clients, sizes)
 
     def _outputs(self, gate: Gate, images: Images) -> Tensor:
         """What the gate's neurons give before their ReLU, shape (N, width), in batches like the clients'."""

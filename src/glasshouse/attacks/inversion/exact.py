@@ -84,9 +84,9 @@ class LinearLeak(UpdateInversion):
         layer = find_leading_linear(protocol.architecture, protocol.shape)
         gradients = protocol.layout.named(update.gradient().double())
         W, b = gradients[f"{layer}.weight"], gradients[f"{layer}.bias"]
-        if update.samples == 1:
-            return Rebuilt(_pictures(single_image(W, b).reshape(1, *protocol.shape)), update.clients)
         noise = rounding(update, f"{layer}.weight")
+        if update.samples == 1:
+            return Rebuilt(_pictures(single_image(W, b, noise).reshape(1, *protocol.shape)), update.clients)
         images = lone_images(W, b, update.samples, noise).reshape(-1, *protocol.shape)
         note = "one hidden layer and two classes: what neurons agree on may be mixtures of images"
         return Rebuilt(_pictures(images), update.clients, note=note if protocol.classes == 2 else None)

@@ -10,7 +10,7 @@ import torch
 
 from glasshouse.access import AggregateAccess, UpdateAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.inversion.updates import AttackedUpdate, attacked_updates
+from glasshouse.attacks.inversion.updates import AttackedUpdate, attacked_updates, conditions
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.options import check_whole
@@ -37,12 +37,15 @@ class UpdateInversion(Attack):
         self, access: UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
     ) -> Reconstructions:
         began = time.perf_counter()
-        parts = [self._part(update, knowledge, rng) for update in attacked_updates(access, self.updates)]
+        updates = attacked_updates(access, self.updates)
+        parts = [self._part(update, knowledge, rng) for update in updates]
         refusals = [part for part in parts if isinstance(part, CannotRun)]
         if len(refusals) == len(parts):
             raise refusals[0]
         rebuilt = tuple(part for part in parts if isinstance(part, Rebuilt))
-        note = joined(part.note for part in rebuilt)
+        note = joined(
+            [conditions(updates, given=knowledge.labels is not None), *(part.note for part in rebuilt)]
+        )
         if refusals:
             note = joined([note, f"{len(refusals)} of {len(parts)} updates were not tried: {refusals[0]}"])
         return Reconstructions(rebuilt, 0.0, time.perf_counter() - began, note)

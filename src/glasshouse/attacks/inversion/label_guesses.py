@@ -39,7 +39,13 @@ def counted(update: AttackedUpdate) -> np.ndarray:
     rates = [size * protocol.recipe.effective_rate(size) for size in update.sizes]
     scale = sum(rates) / update.samples
     return count_labels(
-        protocol.layout, find_head(protocol), update.sent, update.delta, scale, update.samples
+        protocol.layout,
+        find_head(protocol),
+        update.sent,
+        update.delta,
+        scale,
+        update.samples,
+        update.steps,
     )
 
 

@@ -29,6 +29,9 @@ ALIKE = 1e-5
 MIXED = 1e-3
 """Images that are nearer than that per pixel to a mixture of other images are mixtures."""
 
+LONE = 1e-3
+"""The relative residual up to which a gradient is that of one image, beyond its noise."""
+
 CLEAR = 2e-3
 """Quotients with more noise than that per pixel are not looked at."""
 
@@ -36,8 +39,10 @@ MARGIN = 5 * CLEAR
 """How far outside [0, 1] noise may carry a pixel."""
 
 
-def single_image(weight_gradient: Tensor, bias_gradient: Tensor) -> Tensor:
+def single_image(weight_gradient: Tensor, bias_gradient: Tensor, noise: float = 0.0) -> Tensor:
     """The input, shape (n,), behind  dL/dW = k x^T  and  dL/db = k,  shapes (m, n) and (m,).
+
+    `noise` is the standard deviation of an entry. Raises `CannotRun` where no single input explains them.
 
     >>> k, x = torch.tensor([2.0, -1.0, 0.0]), torch.tensor([0.5, 0.25])
     >>> single_image(torch.outer(k, x), k)
@@ -45,7 +50,12 @@ def single_image(weight_gradient: Tensor, bias_gradient: Tensor) -> Tensor:
     """
     if not bias_gradient.any():
         raise CannotRun("no neuron of the first layer has a gradient")
-    return weight_gradient.T @ bias_gradient / bias_gradient.square().sum()
+    x = weight_gradient.T @ bias_gradient / bias_gradient.square().sum()
+    residual = weight_gradient - torch.outer(bias_gradient, x)
+    limit = LONE * float(weight_gradient.square().mean().sqrt()) + 5 * noise * (1 + float(x.abs().max()))
+    if float(residual.square().mean().sqrt()) > limit:
+        raise CannotRun("no single image explains the first layer's gradient: something else was added to it")
+    return x
 
 
 def lone_images(weight_gradient: Tensor, bias_gradient: Tensor, most: int, noise: float = 0.0) -> Tensor:
@@ -55,7 +65,8 @@ def lone_images(weight_gradient: Tensor, bias_gradient: Tensor, most: int, noise
     """
     W, b = weight_gradient.double(), bias_gradient.double()
     spread = noise / b.abs().clamp_min(1e-300)
-    clear = (b.abs() > 1e-12 * b.abs().max()) & (spread < CLEAR)
+    # Where all of a neuron's weights were pruned, its quotient is black: no image.
+    clear = (b.abs() > 1e-12 * b.abs().max()) & (spread < CLEAR) & W.any(1)
     W, b, spread = W[clear], b[clear], spread[clear]
     quotients = W / b[:, None]
     inside = ((quotients > -MARGIN) & (quotients < 1 + MARGIN)).all(1)

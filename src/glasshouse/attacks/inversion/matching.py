@@ -5,6 +5,7 @@ Its derivative by the pixels comes from a second backward pass: a finite differe
 as much and, through ReLUs, has the right sign for hardly more than half of the pixels.
 """
 
+import math
 import time
 from copy import deepcopy
 from dataclasses import dataclass, fields
@@ -164,7 +165,10 @@ class GradientMatching(UpdateInversion):
                 break
         for descent in descents:
             descent.finish()
-        return _solution(target, min(descents, key=lambda descent: descent.lowest))
+        best = min(descents, key=lambda descent: descent.lowest)
+        if not math.isfinite(best.lowest):
+            raise CannotRun("the network gives no finite gradient to compare with the one seen")
+        return _solution(target, best)
 
     def begin(self, target: Target, rng: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """Where a descent starts: images, the same in each copy, and soft labels where labels are sought."""

@@ -1,7 +1,6 @@
 """What an inversion has to explain: a gradient that was seen, and how a batch of images would give one."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,20 +64,15 @@ class Matcher:
         self._weights = [parameters[name] for name in self.names]
         self._masks = None if marks is None else [marks[name].to(seen[name].dtype) for name in self.names]
         self.seen = self._masked([seen[name] for name in self.names])
-        self._buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
 
     def __call__(self, x: Tensor, labels: Tensor) -> list[Tensor]:
         """The gradient of images, shape (copies, n, C, H, W), differentiable by them.
 
         `labels` are classes, shape (n,), or their probabilities, shape (n, classes).
         """
-        with self._untouched_buffers():
-            if self._target.training is None:
-                loss = F.cross_entropy(self._target.network(x[0]), labels)
-                gradient = torch.autograd.grad(loss, self._weights, create_graph=True)
-            else:
-                gradient = self._trained(x, labels, self._target.training)
-        return self._masked(gradient)
+        if self._target.training is not None:
+            return self._masked(self._trained(x, labels, self._target.training))
+        return self._masked(self._gradient(self._weights, x[0], labels))
 
     def _trained(self, x: Tensor, labels: Tensor, training: LocalTraining) -> tuple[Tensor, ...]:
         """How far local training on the images moves the weights, over the rate of its steps.
@@ -88,12 +82,9 @@ class Matcher:
         recipe, samples = training.recipe, x.shape[1]
         weights: list[Tensor] = list(self._weights)
         velocity = [torch.zeros_like(weight) for weight in weights]
-        buffers = {name: buffer.clone() for name, buffer in self._target.network.named_buffers()}
         drawn = [(epoch, batch) for epoch, batches in enumerate(training.batches) for batch in batches]
         for (epoch, batch), rate in zip(drawn, recipe.rates(samples), strict=True):
-            state = {**dict(zip(self.names, weights)), **buffers}
-            logits = functional_call(self._target.network, state, (x[epoch, batch],))
-            gradient = torch.autograd.grad(F.cross_entropy(logits, labels[batch]), weights, create_graph=True)
+            gradient = self._gradient(weights, x[epoch, batch], labels[batch])
             velocity = [
                 recipe.momentum * moving + step + recipe.weight_decay * weight
                 for moving, step, weight in zip(velocity, gradient, weights)
@@ -102,17 +93,19 @@ class Matcher:
         rate = recipe.effective_rate(samples)
         return tuple((start - end) / rate for start, end in zip(self._weights, weights))
 
+    def _gradient(self, weights: Sequence[Tensor], x: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        """The gradient of one batch at `weights`."""
+        # Batch norm in training notes the statistics of every batch, and a second backward pass refuses
+        # buffers that changed after the first: each pass has buffers of its own, and the network keeps its.
+        buffers = {name: buffer.clone() for name, buffer in self._target.network.named_buffers()}
+        state = {**dict(zip(self.names, weights)), **buffers}
+        loss = F.cross_entropy(functional_call(self._target.network, state, (x,)), labels)
+        return torch.autograd.grad(loss, weights, create_graph=True)
+
     def _masked(self, parts: Sequence[Tensor]) -> list[Tensor]:
         if self._masks is None:
             return list(parts)
         return [part * mask for part, mask in zip(parts, self._masks)]
-
-    @contextmanager
-    def _untouched_buffers(self) -> Iterator[None]:
-        """Batch norm in training notes the statistics of every batch it sees; here it forgets them."""
-        yield
-        for buffer, before in self._buffers:
-            buffer.copy_(before)
 
 
 def drawn_batches(samples: int, recipe: Recipe, rng: torch.Generator) -> tuple[tuple[Tensor, ...], ...]:

@@ -50,7 +50,8 @@ class AttackedUpdate:
     def gradient(self) -> Tensor:
         """The mean gradient over all images and steps, shape (P,); 0 for buffers.
 
-        Exact for one step of SGD on all of a client's images.
+        Exact for one step of SGD on all of a client's images; after several it is what the steps' gradients,
+        weighted by how long they acted, are on average.
         """
         recipe = self.protocol.recipe
         check_plain_steps(recipe)
@@ -65,6 +66,26 @@ def attacked_updates(access: UpdateAccess | AggregateAccess, count: int) -> list
     ends = list(dict.fromkeys((0, len(access.rounds) - 1)))
     shares = [-(-count // len(ends)), count // len(ends)][: len(ends)]
     return [update for end, share in zip(ends, shares) for update in _updates_of_round(access, end)[:share]]
+
+
+def conditions(updates: Sequence[AttackedUpdate], *, given: bool) -> str:
+    """How the clients trained behind these updates, and whether the attacker was `given` their labels."""
+    recipe = updates[0].protocol.recipe
+    steps, samples = (_range([getattr(update, key) for update in updates]) for key in ("steps", "samples"))
+    taken = (
+        f"{steps} local step{'' if steps == '1' else 's'} on {samples} image{'' if samples == '1' else 's'}"
+    )
+    return f"as the clients trained: {taken}, {recipe.mode} mode, labels {'given' if given else 'unknown'}"
+
+
+def _range(counts: Sequence[int]) -> str:
+    """From the lowest to the highest.
+
+    >>> _range([4, 2, 3]), _range([5])
+    ('2 to 4', '5')
+    """
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _updates_of_round(access: UpdateAccess | AggregateAccess, place: int) -> list[AttackedUpdate]:
@@ -93,18 +114,6 @@ def check_plain_steps(recipe: Recipe) -> None:
 def one_step(recipe: Recipe, sizes: Sequence[int]) -> bool:
     """Whether clients with these sample counts take a single step on all of their data."""
     return all(recipe.total_steps(size) == 1 for size in sizes)
-
-
-def mean_gradient(protocol: Protocol, sent: Tensor, delta: Tensor, samples: int) -> Tensor:
-    """The mean gradient over a client's steps from `sent` to `sent + delta`, shape (P,); 0 for buffers.
-
-    Exact for one step of SGD; after several it is what the steps' gradients, weighted by how long they acted,
-    are on average.
-    """
-    moved = delta - mean_decay(protocol, sent, [samples])
-    gradient = -moved / protocol.recipe.effective_rate(samples)
-    gradient[protocol.layout.trainable :] = 0
-    return gradient
 
 
 def mean_decay(protocol: Protocol, sent: Tensor, sizes: Sequence[int]) -> Tensor:

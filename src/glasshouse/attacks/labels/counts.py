@@ -52,35 +52,47 @@ class LabelCountsFromUpdates(Attack):
         counted = []
         for sent, delta, clients, sizes in _observations(access):
             gradient_scale = sum(size / sum(sizes) * protocol.recipe.effective_rate(size) for size in sizes)
-            counts = count_labels(protocol.layout, head, sent, delta, gradient_scale, sum(sizes))
+            steps = max(map(protocol.recipe.total_steps, sizes))
+            counts = count_labels(protocol.layout, head, sent, delta, gradient_scale, sum(sizes), steps)
             counted.append(CountedLabels(clients, counts))
         return LabelCounts(tuple(counted))
 
 
 def count_labels(
-    layout: Layout, head: Head, sent: Tensor, delta: Tensor, gradient_scale: float, samples: int
+    layout: Layout, head: Head, sent: Tensor, delta: Tensor, gradient_scale: float, samples: int, steps: int
 ) -> np.ndarray:
     """The label counts behind `delta` = -`gradient_scale` times the mean gradient, shape (classes,)."""
-    before, change = layout.named(sent), layout.named(delta)
-    g = (-change[head.bias].double() / gradient_scale).numpy()
-    G = (-change[head.weight].double() / gradient_scale).numpy()
-    features = G / np.where(np.abs(g) > 1e-12, g, 1e-12)[:, None]
-    # Where g_j is nearly zero the quotient explodes; no class's mean feature is much longer than the others'.
-    lengths = np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
-    features *= np.minimum(1, np.median(lengths) / lengths)
-
     # Several steps move the head while the gradients are taken; its middle position stands for all of them.
-    weight = before[head.weight].double() + change[head.weight].double() / 2
-    bias = before[head.bias].double() + change[head.bias].double() / 2
-    P = (torch.from_numpy(features) @ weight.T + bias).softmax(-1).numpy()
-
-    equations = np.vstack([P.T - np.eye(len(g)), np.ones(len(g))])
+    equations = label_equations(layout, head, sent if steps == 1 else sent + delta / 2, delta)
+    g = -layout.named(delta)[head.bias].double().numpy() / gradient_scale
     if not (np.isfinite(equations).all() and np.isfinite(g).all()):
         raise CannotRun("the update of the last layer, divided by the learning rate, is not finite")
     if np.linalg.cond(equations) > WELL_CONDITIONED:
-        return whole_counts(np.ones(len(g)), samples)
+        return whole_counts(np.ones(equations.shape[1]), samples)
+    return whole_counts(label_shares(equations, g), samples)
+
+
+def label_equations(layout: Layout, head: Head, weights: Tensor, change: Tensor) -> np.ndarray:
+    """The system's left side, shape (classes + 1, classes), for a head that has these `weights`.
+
+    It follows from the quotients of the head's `change`, and so not from the scale or sign of that.
+    """
+    at, changed = layout.named(weights), layout.named(change)
+    g, G = changed[head.bias].double().numpy(), changed[head.weight].double().numpy()
+    least = 1e-12 * max(np.abs(g).max(), 1e-300)
+    features = G / np.where(np.abs(g) > least, g, least)[:, None]
+    # Where g_j is nearly zero the quotient explodes; no class's mean feature is much longer than the others'.
+    lengths = np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
+    features *= np.minimum(1, np.median(lengths) / lengths)
+    logits = torch.from_numpy(features) @ at[head.weight].double().T + at[head.bias].double()
+    P = logits.softmax(-1).numpy()
+    return np.vstack([P.T - np.eye(len(g)), np.ones(len(g))])
+
+
+def label_shares(equations: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """The share of each class, shape (classes,), that explains the head's bias gradient `g` best."""
     shares, _ = nnls(equations, np.append(g, 1.0))
-    return whole_counts(shares, samples)
+    return np.asarray(shares)
 
 
 def _observations(access: UpdateAccess | AggregateAccess) -> Iterator[Observation]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from glasshouse.exhibits import CoursePoint
+from glasshouse.exhibits import Chart, CoursePoint, Series
 from glasshouse.report.figures.charts import chart_figure, undrawn
 from glasshouse.report.figures.charts import wide as wide_chart
 from glasshouse.report.figures.course import course_figure
@@ -17,10 +17,12 @@ from glasshouse.report.figures.robustness import attacks_figure, by_strength, de
 from glasshouse.report.figures.roc import RocPanel, decides, indifferent, of_batches, roc_figure, roc_panels
 from glasshouse.report.figures.training import training_figure
 from glasshouse.report.run import Run
+from glasshouse.report.words.ladder import rung_words
 from glasshouse.report.words.leaks import exposure_sentence, tradeoff_title, worth_sentence
 from glasshouse.report.words.names import adversary_words, defence_words, short_names
 from glasshouse.spelling import listed, number
 from glasshouse.verdicts.exposure import Exposure, exposures
+from glasshouse.verdicts.ladder import Ladder
 from glasshouse.verdicts.measure import grouped
 from glasshouse.verdicts.metrics import CENTRAL
 from glasshouse.verdicts.tradeoff import Tradeoff
@@ -133,6 +135,34 @@ def course_panels(run: Run, colours: dict[str, str]) -> list[Panel]:
         caption = _course_note(points)
         panels.append(_panel(run, f"{named}: PSNR by step", course_figure(named, points, colours), caption))
     return panels
+
+
+def ladder_panels(run: Run, ladder: Ladder) -> list[Panel]:
+    """Mean PSNR on each rung, beside what the blind guess and the oracle reach."""
+    steps = [*ladder.steps, *ladder.defended]
+    psnr = [step.psnr for step in steps]
+    series = (
+        Series(
+            name="rebuilt images",
+            values=tuple(m.value for m in psnr),
+            low=tuple(m.low for m in psnr),
+            high=tuple(m.high for m in psnr),
+        ),
+        Series(name="mean auxiliary image (blind)", values=tuple(step.blind for step in steps)),
+        Series(name="nearest auxiliary images (an oracle)", values=tuple(m.chance for m in psnr)),
+    )
+    chart = Chart(
+        name="ladder",
+        title="PSNR by rung",
+        kind="bars",
+        y="mean PSNR (dB)",
+        categories=tuple(map(rung_words, steps)),
+        series=series,
+    )
+    caption = (
+        "From the easiest update to invert, an upper bound, to those that clients send; then defended ones."
+    )
+    return [_panel(run, "How near the images come, rung by rung", chart_figure(chart), caption, wide=True)]
 
 
 def chart_panels(run: Run) -> list[Panel]:

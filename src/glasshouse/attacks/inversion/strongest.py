@@ -1,0 +1,155 @@
+"""The strongest inversion: first what proves its images, then the search that the time left pays for."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from glasshouse.attacks import ATTACKS
+from glasshouse.attacks.attack import Knowledge
+from glasshouse.attacks.inversion.distances import cosine
+from glasshouse.attacks.inversion.effort import affordable_steps
+from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
+from glasshouse.attacks.inversion.label_guesses import SOURCES
+from glasshouse.attacks.inversion.matching import GradientMatching
+from glasshouse.attacks.inversion.published import InvertingGradients
+from glasshouse.attacks.inversion.target import Matcher
+from glasshouse.attacks.inversion.targets import make_target
+from glasshouse.attacks.inversion.updates import AttackedUpdate
+from glasshouse.errors import CannotRun
+from glasshouse.evidence.reconstruction import Rebuilt, Snapshot
+from glasshouse.options import check_choice, check_number, check_whole
+
+PROVING = tuple(name for name in ("linear-leak", "spear") if name in ATTACKS)
+"""The attacks that return no image but those they can prove."""
+
+SOLVING = ("r-gap", "april-analytic", "patch-leak")
+"""The attacks that solve for one image, which is proven where its gradient is the one that was seen."""
+
+EXPLAINED = 1e-3
+"""The cosine distance up to which a gradient is the one that was seen."""
+
+SEARCH = InvertingGradients
+"""The search for what no attack solves for."""
+
+RESTARTS, CULLED = 4, 1 / 8
+"""As many starts, of which the best goes on after this share of the steps."""
+
+WORTH_CULLING = 400
+"""Steps from which a search is long enough for several starts."""
+
+SIMULATED = 16
+"""As many local steps are simulated at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrongestInversion(UpdateInversion):
+    """Solves for images where a closed form proves them, and searches for the others.
+
+    `seconds` are divided equally over the `updates`. They buy a number of steps by the size of the network
+    and the batch, and not by the clock: the images do not depend on how fast the machine is. At most `most`
+    images are searched for behind an update.
+    """
+
+    name = "strongest-inversion"
+    seconds: float = 30.0
+    most: int = 8
+    labels: str = "counts"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number(self.name, "seconds", self.seconds, 0, open_low=True)
+        check_whole(self.name, "most", self.most, 1)
+        check_choice(self.name, "labels", self.labels, SOURCES)
+
+    @property
+    def knows(self) -> tuple[str, ...]:
+        """The labels, where they are given."""
+        return ("labels",) if self.labels == "given" else ()
+
+    def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
+        solved = self._solved(update, knowledge, rng)
+        if solved is not None and len(solved.x) == update.samples:
+            return solved
+        try:
+            searched = self._searched(update, knowledge, rng)
+        except CannotRun:
+            if solved is None:
+                raise
+            return solved
+        return searched if solved is None else _completed(solved, searched, update.samples)
+
+    def search(self, update: AttackedUpdate) -> GradientMatching:
+        """The search that an equal share of the seconds pays for."""
+        protocol, count = update.protocol, min(self.most, update.samples)
+        whole = count == update.samples and len(update.clients) == 1
+        epochs = protocol.recipe.epochs if whole and 1 < update.steps <= SIMULATED else 1
+        seconds = self.seconds / self.updates
+        evaluations = affordable_steps(protocol.architecture, protocol.shape, count * epochs, seconds)
+        several = evaluations >= WORTH_CULLING
+        return SEARCH(
+            most=self.most,
+            labels=self.labels,
+            steps=round(evaluations / (1 + (RESTARTS - 1) * CULLED)) if several else evaluations,
+            restarts=RESTARTS if several else 1,
+            culled=CULLED,
+            patience=0.1,
+            simulate=SIMULATED,
+        )
+
+    def _solved(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt | None:
+        """The images of the attack that proves all of them, or the most; null where none does."""
+        best = None
+        for name in (*PROVING, *SOLVING):
+            attack: UpdateInversion = ATTACKS.make(name)
+            try:
+                rebuilt = attack.rebuild(update, knowledge, rng)
+            except CannotRun:
+                continue
+            if name in SOLVING and not _explains(rebuilt, update, rng):
+                continue
+            if len(rebuilt.x) > (0 if best is None else len(best.x)):
+                best = replace(rebuilt, note=joined([_made_by(name, rebuilt.x, update), rebuilt.note]))
+            if len(rebuilt.x) == update.samples:
+                break
+        return best
+
+    def _searched(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
+        search = self.search(update)
+        rebuilt = search.rebuild(update, knowledge, rng)
+        made = f"{_made_by(search.name, rebuilt.x, update)} in up to {search.steps} steps"
+        return replace(rebuilt, note=joined([made, rebuilt.note]))
+
+
+def _explains(rebuilt: Rebuilt, update: AttackedUpdate, rng: torch.Generator) -> bool:
+    """Whether the gradient of one image, with whichever label, is the one that was seen."""
+    assert len(rebuilt.x) == update.samples == 1
+    target, _ = make_target(update, None, 1, 0, rng)
+    matcher = Matcher(target)
+    x, classes = rebuilt.x[None], torch.arange(update.protocol.classes)
+    gradients = (matcher(x.to(target.gradient.dtype), label) for label in classes.split(1))
+    equal = [1.0] * len(matcher.seen)
+    return any(cosine(gradient, matcher.seen, equal).item() <= EXPLAINED for gradient in gradients)
+
+
+def _made_by(name: str, x: Tensor, update: AttackedUpdate) -> str:
+    """Which attack made which images."""
+    whose = f"client {update.clients[0]}" if len(update.clients) == 1 else f"{len(update.clients)} clients"
+    return f"round {update.round + 1}, {whose}: {len(x)} of {update.samples} images by {name}"
+
+
+def _completed(solved: Rebuilt, searched: Rebuilt, samples: int) -> Rebuilt:
+    """The images solved for, and of those searched for as many as samples are left."""
+
+    def both(x: Tensor) -> Tensor:
+        return torch.cat([solved.x, x.to(solved.x.dtype)])[:samples]
+
+    def completed(snapshot: Snapshot) -> Snapshot:
+        return replace(snapshot, x=both(snapshot.x))
+
+    return replace(
+        searched,
+        x=both(searched.x),
+        snapshots=tuple(map(completed, searched.snapshots)),
+        note=joined([solved.note, searched.note]),
+    )

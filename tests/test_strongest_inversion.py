@@ -1,0 +1,212 @@
+"""The strongest inversion: what is solved for comes first, what is searched for is paid for in seconds."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from cases import access_to, finished
+from conftest import CLASSES, SHAPE, make_images, make_plain_model, make_split
+from torch import nn
+
+from glasshouse.access import AggregateAccess, UpdateAccess
+from glasshouse.attacks.attack import Knowledge
+from glasshouse.attacks.inversion import strongest
+from glasshouse.attacks.inversion.effort import FEWEST, MOST, affordable_steps, operations
+from glasshouse.attacks.inversion.published import InvertingGradients
+from glasshouse.attacks.inversion.strongest import StrongestInversion
+from glasshouse.attacks.inversion.updates import attacked_updates
+from glasshouse.errors import BadInput, CannotRun
+from glasshouse.evidence.reconstruction import Rebuilt
+from glasshouse.learning.recipe import Recipe
+
+NOTHING = Knowledge()
+
+
+def convolutions():
+    torch.manual_seed(0)
+    head = nn.Linear(4 * 36, CLASSES)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), head)
+
+
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+class Solver:
+    """A closed form that finds the first images of the client, whoever asks, or refuses."""
+
+    def __init__(self, images, count):
+        self.images, self.count = images, count
+
+    def rebuild(self, update, knowledge, rng):
+        if self.count is None:
+            raise CannotRun("the network is of another kind")
+        return Rebuilt(self.images[: self.count], update.clients)
+
+
+@pytest.fixture
+def small(engine):
+    """Clients of 1 and 3 images, and what the curious server sees of them."""
+    case = finished(engine, model=convolutions(), split=make_split((1, 3)))
+    return case, access_to(case, UpdateAccess)
+
+
+def solving(monkeypatch, **solvers):
+    """Let these solvers be all the closed forms that there are."""
+    monkeypatch.setattr(strongest, "PROVING", tuple(solvers))
+    monkeypatch.setattr(strongest, "SOLVING", ())
+    monkeypatch.setattr(strongest, "ATTACKS", type("Solvers", (), {"make": staticmethod(solvers.get)}))
+
+
+def test_what_is_solved_for_completely_is_not_searched_for(small, monkeypatch):
+    case, access = small
+    held = case.truth.held_by([1]).x
+    solving(monkeypatch, refuses=Solver(held, None), some=Solver(held, 1), all=Solver(held, 3))
+    monkeypatch.setattr(
+        StrongestInversion, "search", lambda *_: pytest.fail("there is nothing to search for")
+    )
+    update = next(update for update in attacked_updates(access, 2) if update.samples == 3)
+    rebuilt = StrongestInversion(seconds=0.1).rebuild(update, NOTHING, rng())
+    assert torch.equal(rebuilt.x, held)
+    assert rebuilt.note == "round 1, client 1: 3 of 3 images by all"
+
+
+def test_the_search_fills_the_places_that_a_closed_form_leaves(small, monkeypatch):
+    case, access = small
+    held = case.truth.held_by([1]).x
+    solving(monkeypatch, some=Solver(held, 1))
+    update = next(update for update in attacked_updates(access, 2) if update.samples == 3)
+    rebuilt = StrongestInversion(seconds=0.1).rebuild(update, NOTHING, rng())
+    assert torch.equal(rebuilt.x[0], held[0])
+    assert len(rebuilt.x) == 3
+    assert all(len(at.x) == 3 and torch.equal(at.x[0], held[0]) for at in rebuilt.snapshots)
+    assert "1 of 3 images by some" in rebuilt.note
+    assert "3 of 3 images by inverting-gradients" in rebuilt.note
+
+
+def test_without_a_closed_form_the_images_are_those_of_the_search(small, monkeypatch):
+    _, access = small
+    solving(monkeypatch)
+    update = attacked_updates(access, 2)[0]
+    attack = StrongestInversion(seconds=0.2)
+    searched = attack.search(update).rebuild(update, NOTHING, rng(3))
+    assert torch.equal(attack.rebuild(update, NOTHING, rng(3)).x, searched.x)
+
+
+def test_where_nothing_can_be_searched_what_was_solved_for_stands(engine, monkeypatch):
+    case = finished(
+        engine, model=convolutions(), split=make_split((3,)), recipe=Recipe(optimiser="adam", lr=1e-3)
+    )
+    held = case.truth.held_by([0]).x
+    (update,) = attacked_updates(access_to(case, UpdateAccess), 1)
+    solving(monkeypatch, some=Solver(held, 1))
+    assert torch.equal(StrongestInversion(seconds=0.1).rebuild(update, NOTHING, rng()).x, held[:1])
+    solving(monkeypatch)
+    with pytest.raises(CannotRun, match="adam"):
+        StrongestInversion(seconds=0.1).rebuild(update, NOTHING, rng())
+
+
+def test_more_seconds_buy_more_steps_and_more_updates_share_them(small):
+    update = attacked_updates(small[1], 1)[0]
+    steps = [StrongestInversion(seconds=seconds).search(update).steps for seconds in (0.5, 1, 1.5)]
+    assert steps == sorted(set(steps))
+    shared = StrongestInversion(seconds=2, updates=8).search(update)
+    assert shared == StrongestInversion(seconds=1, updates=4).search(update)
+
+
+def test_all_starts_together_take_the_steps_that_one_would(small):
+    update = attacked_updates(small[1], 1)[0]
+    search = StrongestInversion(seconds=8).search(update)
+    paid = affordable_steps(update.protocol.architecture, SHAPE, update.samples, 2)
+    assert search.restarts > 1
+    assert search.steps * (1 + (search.restarts - 1) * search.culled) == pytest.approx(paid, rel=0.01)
+
+
+def test_steps_follow_from_the_size_of_the_work_alone():
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4 * 36, CLASSES))
+    assert operations(network, SHAPE) == 2 * (36 * 4 * 9 + 4 * 36 * CLASSES)
+    assert affordable_steps(network, SHAPE, 1, 1e-9) == FEWEST
+    assert affordable_steps(network, SHAPE, 1, 1e9) == MOST
+    assert affordable_steps(network, SHAPE, 10**6, 1) < affordable_steps(network, SHAPE, 1, 1)
+
+
+def test_counting_the_work_leaves_the_network_as_it_was():
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(72, 2)).train()
+    before = deepcopy(network.state_dict())
+    operations(network, SHAPE)
+    assert network.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+
+
+def test_the_same_seed_gives_the_same_images(small):
+    _, access = small
+    first, second = (StrongestInversion(seconds=0.2).run(access, NOTHING, rng(5)) for _ in range(2))
+    assert torch.equal(first.x, second.x)
+
+
+def test_one_image_behind_a_gradient_is_found(engine):
+    case = finished(engine, model=convolutions(), split=make_split((1,)))
+    evidence = StrongestInversion(seconds=2, updates=1).run(access_to(case, UpdateAccess), NOTHING, rng())
+    original = case.truth.held_by([0]).x
+    error = (evidence.x - original).square().mean()
+    guess = (make_images(40).x.mean(0) - original).square().mean()
+    assert error < guess / 2
+
+
+def test_the_note_says_how_the_clients_trained_and_what_was_given(small):
+    case, access = small
+    note = StrongestInversion(seconds=0.1).run(access, NOTHING, rng()).note
+    assert note.startswith(
+        "as the clients trained: 1 local step on 1 to 3 images, train mode, labels unknown"
+    )
+    told = Knowledge(labels=dict(enumerate(case.truth.label_counts)))
+    note = StrongestInversion(seconds=0.1, labels="given").run(access, told, rng()).note
+    assert "labels given" in note
+    assert StrongestInversion(labels="given").knows == ("labels",)
+    assert StrongestInversion().knows == ()
+
+
+def test_sums_are_searched_too_and_say_whose_they_are(engine):
+    case = finished(engine, model=convolutions(), split=make_split((1, 2)), rounds=2)
+    evidence = StrongestInversion(seconds=0.1).run(access_to(case, AggregateAccess), NOTHING, rng())
+    assert [part.clients for part in evidence.parts] == [(0, 1), (0, 1)]
+    assert "round 2, 2 clients: 3 of 3 images" in evidence.note
+
+
+@pytest.mark.parametrize("options", [{"seconds": 0}, {"most": 0}, {"labels": "told"}, {"updates": 0}])
+def test_options_out_of_range_are_refused(options):
+    with pytest.raises(BadInput, match=f"strongest-inversion {next(iter(options))}"):
+        StrongestInversion(**options)
+
+
+@pytest.mark.parametrize(("defence", "proven"), [
+    ("none", True),
+    ("clipping(norm=0.01)", True),
+    ("gaussian-noise(std=0.01)", False),
+    ("pruning(fraction=0.9)", False),
+])  # fmt: skip
+def test_a_closed_form_counts_only_where_it_proves_its_image(engine, defence, proven):
+    case = finished(engine, model=make_plain_model(), split=make_split((1,)), defence=defence)
+    (update,) = attacked_updates(access_to(case, UpdateAccess), 1)
+    rebuilt = StrongestInversion(seconds=0.1).rebuild(update, NOTHING, rng())
+    assert ("1 of 1 images by linear-leak" in rebuilt.note) == proven
+    if proven:
+        assert torch.allclose(rebuilt.x, case.truth.held_by([0]).x, atol=1e-3)
+
+
+def test_an_image_that_was_solved_for_is_proven_by_its_gradient(small, monkeypatch):
+    case, access = small
+    (update,) = (update for update in attacked_updates(access, 2) if update.samples == 1)
+    held = case.truth.held_by(update.clients).x
+    solvers = {"right": Solver(held, 1), "wrong": Solver(1 - held, 1)}
+    attack = StrongestInversion(seconds=0.1)
+    for name, solver in solvers.items():
+        monkeypatch.setattr(strongest, "PROVING", ())
+        monkeypatch.setattr(strongest, "SOLVING", (name,))
+        made = type("Solvers", (), {"make": staticmethod({name: solver}.get)})
+        monkeypatch.setattr(strongest, "ATTACKS", made)
+        assert (f"by {name}" in attack.rebuild(update, NOTHING, rng()).note) == (name == "right")
+
+
+def test_the_search_is_the_published_one():
+    assert strongest.SEARCH is InvertingGradients

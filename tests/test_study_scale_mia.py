@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 import itertools
 import json
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from glasshouse.access import BlindServerAccess
+from glasshouse.access import BlindServerAccess, UpdateAccess
 from glasshouse.attacks.crafted.surrogate import Schooling
 from glasshouse.auditing.examine import Examination
 from glasshouse.auditing.gallery import contact_sheet
@@ -33,7 +34,8 @@ from glasshouse.studies.scale_mia.cells import (
     over_rounds,
     pooled,
 )
-from glasshouse.studies.scale_mia.grid import ScaleMIAStudy
+from glasshouse.studies.scale_mia.grid import SCALES, ScaleMIAStudy
+from glasshouse.studies.scale_mia.rivals import Rival
 from glasshouse.studies.scale_mia.scenarios import RoundPlan, Scenario, Scenarios, cases, divided
 from glasshouse.studies.study import Workplace
 
@@ -73,6 +75,9 @@ def test_a_printed_number_is_found_by_its_row_and_column():
     assert printed.table_4("vit", "hmnist", 1024) == {}
     assert printed.table_3("resnet", "cifar10", "scale-mia", 64)["psnr-of-recovered"] == 27.9498
     assert printed.table_3("resnet", "cifar10", "fishing", 1)["psnr-of-returned"] == 19.1928
+    assert printed.table_3("resnet", "cifar10", "gradinversion", 16)["psnr-of-returned"] == 11.1029
+    assert printed.table_3("cnn", "cifar10", "idlg", 1) == printed.table_3("cnn", "cifar10", "dlg", 1) != {}
+    assert printed.table_3("resnet", "cifar10", "dlg", 1) == {}
     assert printed.table_3("mlp", "digits", "scale-mia", 64) == {}
     assert printed.starved("alexnet", "cifar10", 5, 0.01, 256)["recovery-rate"] == 0.6873
     assert printed.starved("cnn", "cifar10", 5, 0.01, 256) == {}
@@ -233,8 +238,46 @@ def test_all_networks_data_sets_and_batches_of_table_4_are_cells_at_laptop_scale
         for batch in printed.BATCHES[: len(row_of_rates)]
     }
     assert {name for name in names if name.startswith("table-4")} == expected
-    assert {f"table-3/{attack}/{batch}" for attack in ("scale-mia", "robbing-the-fed", "fishing")
-            for batch in printed.SMALL_BATCHES} <= names  # fmt: skip
+    for attack, metric in printed.TABLE_3:
+        columns = printed.SMALL_BATCHES[: len(printed.TABLE_3[attack, metric][0])]
+        assert {f"table-3/{attack}/{batch}" for batch in columns} <= names
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_fishing_and_eluding_have_eight_victims_or_more_and_no_cell_is_there_twice(scale):
+    rounds = {rival.attack: rival.rounds for rival in SCALES[scale].rivals}
+    assert rounds["fishing"] >= 8
+    assert rounds["eluding"] >= 8
+    names = [cell.name for cell in ScaleMIAStudy().cells(scale)]
+    assert len(names) == len(set(names))
+
+
+def test_a_passive_server_reads_the_update_of_the_one_client_that_holds_the_batch(flat, engine, tmp_path):
+    plan = RoundPlan(4, 8, 2, passive=True)
+    rounds = cases(flat, plan, workplace(engine, tmp_path))
+    assert (plan.adversary, plan.channel) == (UpdateAccess, "plain")
+    assert len(rounds) == 2
+    for place, case in enumerate(rounds):
+        held = flat.victims[4 * place : 4 * place + 4]
+        assert torch.equal(case.truth.held_by([0]).x, held.x)
+        (update,) = case.rounds[0].delivery.updates
+        assert (update.client, update.samples, case.sizes, case.clients) == (0, 4, (4,), None)
+        network = copy.deepcopy(flat.network)
+        loss = torch.nn.functional.cross_entropy(network(held.x), held.y)
+        gradient = torch.autograd.grad(loss, list(network.parameters()))
+        expected = torch.cat([part.flatten() for part in gradient])
+        assert torch.allclose(update.delta[: len(expected)], -plan.recipe.lr * expected, atol=1e-6)
+
+
+def test_searches_need_no_autoencoder(engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(scenarios, "make_surrogate", lambda *_, **__: pytest.fail("trained"))
+    rival = Rival("inverting-gradients(steps=2)", DEEP, 1, (2,), passive=True)
+    (cell,) = rival.cells(Scenarios())
+    assert (cell.name, cell.single) == ("table-3/inverting-gradients/2", True)
+    rows = {row.metric: row for row in cell.run(workplace(engine, tmp_path)).findings}
+    assert rows["psnr-of-returned"].n == 2
+    assert rows["psnr"].adversary == "curious server"
+    assert rows["mean-image-psnr"].value < rows["psnr"].chance
 
 
 PART = "table-4/mlp/digits/16"
@@ -274,10 +317,12 @@ def test_a_study_cut_short_ends_with_the_same_numbers_from_the_kept_autoencoder(
 
 
 def test_rivals_privacy_and_several_steps_run_at_smoke_scale_and_say_what_they_met(tmp_path):
-    for cells in ("table-3/*/16", "dp/*", "local-steps/2"):
+    for cells in ("table-3/*", "dp/*", "local-steps/2"):
         run_study("scale-mia", scale="smoke", cells=cells, out=tmp_path, workers=1, quiet=True)
     rows = rows_of(tmp_path)
     assert not [found for found in rows if found["metric"] == "not-applicable"]
+    searched = {found["attack"].partition("(")[0] for found in rows if found["adversary"] == "curious server"}
+    assert searched == {"dlg", "idlg", "inverting-gradients", "gradinversion"}
     robbed = [found for found in rows if (found["attack"], found["metric"]) == ("robbing-the-fed", "psnr")]
     assert all("permission to change the network" in found["assumes"] for found in robbed)
     of_rate = [found for found in rows if found["metric"] == "recovery-rate"]

@@ -77,6 +77,55 @@ def test_stealth_is_judged_by_what_a_client_flags(flags, verdict):
     assert verdict_on(findings, "Scale-MIA is stealthier").verdict == verdict
 
 
+def rivalry(spec, batch, rate=0.0, psnr=10.0, seconds=100.0):
+    """What a rival reached in its cell of Table 3; a blind guess recovers 0.02."""
+    cell = f"table-3/{spec.partition('(')[0]}/{batch}"
+    measured = {"psnr-of-returned": psnr, "online-seconds": seconds}
+    return [*rates(cell, spec, rate), *(row(cell, spec, metric, value) for metric, value in measured.items())]
+
+
+SHORT = "(steps=10)"
+
+
+@pytest.mark.parametrize(("effort", "small", "large", "verdict"), [
+    ("", 0.9, 0.0, "holds"),
+    ("", 0.9, 0.5, "refuted"),
+    ("", 0.0, 0.0, "not shown"),
+    (SHORT, 0.9, 0.0, "open"),
+    (SHORT, 0.9, 0.5, "refuted"),
+    (SHORT, 0.0, 0.0, "open"),
+])  # fmt: skip
+def test_that_searches_fail_in_large_batches_is_not_concluded_from_short_ones(effort, small, large, verdict):
+    spec = f"gradinversion{effort}"
+    findings = rivalry(spec, 1, small) + rivalry(spec, 16, large)
+    assert verdict_on(findings, "Searches in one").verdict == verdict
+    assert verdict_on(findings[:6], "Searches in one").verdict == "open"
+
+
+@pytest.mark.parametrize(("effort", "theirs", "verdict"), [
+    ("", 10.0, "holds"), ("", 30.0, "refuted"), (SHORT, 10.0, "open"), (SHORT, 30.0, "refuted"),
+])  # fmt: skip
+def test_scale_mia_is_compared_with_the_best_search_at_each_batch_size(effort, theirs, verdict):
+    findings = []
+    for batch, more in ((1, 0.0), (2, 0.1), (4, 0.2)):
+        findings += rivalry(PUBLISHED, batch, psnr=20.0) + rivalry("dlg", batch, psnr=5.0)
+        findings += rivalry(f"inverting-gradients{effort}", batch, psnr=theirs + more)
+    found = verdict_on(findings, "Scale-MIA rebuilds")
+    assert found.verdict == verdict
+    assert f"{3 if effort else 0} of 6 searches took fewer steps" in found.reason
+
+
+@pytest.mark.parametrize(("effort", "seconds", "verdict"), [
+    ("", 100.0, "holds"), ("", 2.0, "refuted"), (SHORT, 100.0, "holds"), (SHORT, 2.0, "open"),
+])  # fmt: skip
+def test_searches_are_timed_against_the_slower_closed_form(effort, seconds, verdict):
+    findings = []
+    for batch, more in ((1, 0.0), (2, 0.1), (4, 0.2)):
+        findings += rivalry(PUBLISHED, batch, seconds=0.01) + rivalry("robbing-the-fed", batch, seconds=0.1)
+        findings += rivalry(f"fishing{effort}", batch, seconds=seconds + more)
+    assert verdict_on(findings, "A search takes").verdict == verdict
+
+
 @pytest.mark.parametrize(("rate", "verdict"), [(0.6, "holds"), (0.011, "refuted"), (0.05, "not shown")])
 def test_privacy_is_judged_at_the_usual_noise(rate, verdict):
     findings = rates("dp/0", PUBLISHED, 0.9) + rates("dp/1", PUBLISHED, 0.01) + rates("dp/1", "quiet", rate)
@@ -171,7 +220,7 @@ def test_figure_5_shows_the_mean_share_over_seeds_with_an_interval(tmp_path):
     assert series.high == pytest.approx([0.2 + 4.3027 * 0.1 / 3**0.5] * len(PSNR_BINS), rel=1e-4)
 
 
-def test_printed_and_measured_stand_side_by_side_and_rivals_to_come_say_so(tmp_path):
+def test_printed_and_measured_stand_side_by_side(tmp_path):
     tables = {table.name: table for table in shown(list(made_up("laptop")), tmp_path).study.tables}
     rate = tables["table-4-rate"]
     assert rate.columns == ("network (k)", "data", "64", "128", "256", "512", "1024")
@@ -180,7 +229,10 @@ def test_printed_and_measured_stand_side_by_side_and_rivals_to_come_say_so(tmp_p
     assert lines["cnn (1024)", "cifar10"][4].startswith("0.495 / 0.610 [")
     assert lines["vit (512)", "hmnist"][4] == "\N{EN DASH}"
     rivals = {line[:2]: line[2:] for line in tables["table-3"].rows}
-    assert rivals["Inverting Gradients", "seconds"][1] == "81.213 / not yet"
+    assert rivals["Inverting Gradients", "seconds"][1] == "81.213 / 25.000"
+    assert rivals["GradInversion", "PSNR of the returned (dB)"][4] == "11.1 / 25.0"
+    assert rivals["DLG", "seconds"][0] == rivals["iDLG", "seconds"][0] == "117.394 / 25.000"
+    assert rivals["Eluding", "seconds"][3] == "\N{EN DASH} / 25.000"
     assert rivals["Inverting Gradients", "seconds"][5] == "\N{EN DASH}"
     assert rivals["Fishing", "PSNR of the returned (dB)"][0].startswith("19.2 / 25.0")
     assert dict(zip(tables["table-5"].columns, tables["table-5"].rows[0]))["0.01"].startswith("0.981 / 0.61")

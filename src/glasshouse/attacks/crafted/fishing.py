@@ -42,6 +42,9 @@ from glasshouse.options import check_number, check_whole
 LONE = 0.2
 """How far from 1 a count may be that stands for one sample."""
 
+AGAIN = 4
+"""In as many rounds the only sample of a class is asked for: its client may drop out of one."""
+
 AUXILIARY = 256
 """Auxiliary images that are looked at for a feature and its quantiles."""
 
@@ -93,7 +96,7 @@ class Fishing(SinglingOut):
         if counts[label] < 1 - LONE:
             return server.nothing(offline, f"no client holds a sample of class {label}")
         if abs(counts[label] - 1) < LONE:
-            alone: LoneGradient | None = server.fish_class(label)
+            alone: LoneGradient | None = server.fish_class(label, min(AGAIN, self.rounds - 1))
         else:
             began = time.perf_counter()
             feature = server.choose_feature(knowledge.auxiliary, label, counts[label])
@@ -161,12 +164,15 @@ class FishingServer:
         counts[0] = delivery.samples - counts[1:].sum()
         return counts
 
-    def fish_class(self, label: int) -> LoneGradient | None:
-        """The gradient of the only sample of `label`, if it still is the only one."""
+    def fish_class(self, label: int, rounds: int = 1) -> LoneGradient | None:
+        """The gradient of the only sample of `label`, or None if it was in none of the rounds alone."""
         row = self._named(self._access.current)[self._head.weight][label]
-        sent, delivery = self._send(self.craft(label, row * self._strength))
-        count = -self._gradient(sent, delivery, self._head.bias)[label] * delivery.samples
-        return self._alone(sent, sent, delivery, label) if abs(count - 1) < LONE else None
+        for _ in range(rounds):
+            sent, delivery = self._send(self.craft(label, row * self._strength))
+            count = -self._gradient(sent, delivery, self._head.bias)[label] * delivery.samples
+            if abs(count - 1) < LONE:
+                return self._alone(sent, sent, delivery, label)
+        return None
 
     def choose_feature(self, auxiliary: Images, label: int, samples: float) -> Feature:
         """The neuron before the head that auxiliary images differ in most, with its values on them."""

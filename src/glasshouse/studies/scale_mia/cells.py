@@ -11,6 +11,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
+from glasshouse.attacks.attack import required
 from glasshouse.auditing.case import Case
 from glasshouse.auditing.examine import Examination, examine
 from glasshouse.auditing.gallery import contact_sheet, save_png
@@ -31,7 +32,7 @@ from glasshouse.vetting.vet import vet
 
 PUBLISHED = "scale-mia"
 PEELED = "scale-mia-peeled(rounds=1)"
-RATE, PSNR, RETURNED = "recovery-rate", "psnr-of-recovered", "psnr-of-returned"
+RATE, PSNR, RETURNED, BLIND = "recovery-rate", "psnr-of-recovered", "psnr-of-returned", "mean-image-psnr"
 BOUND, ALARM, DISTANCE = "single-occupancy", "vet-alarm", "kolmogorov-smirnov"
 LATENTS, LAWS = "auxiliary latents", ("normal", "laplace")
 
@@ -41,7 +42,13 @@ PICTURED = 64
 ENOUGH = 4
 """From as many rounds on, an interval is over them: samples of one round succeed and fail together."""
 
-BOUNDS = {RATE: (0.0, 1.0), "near-exact-rate": (0.0, 1.0), "psnr": (0.0, CAP), "ssim": (-1.0, 1.0)}
+BOUNDS = {
+    RATE: (0.0, 1.0),
+    "near-exact-rate": (0.0, 1.0),
+    "psnr": (0.0, CAP),
+    BLIND: (0.0, CAP),
+    "ssim": (-1.0, 1.0),
+}
 """What is pooled over rounds, and the least and most it can be."""
 
 PSNR_EDGES = (0, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 100)
@@ -139,7 +146,7 @@ def attacked(
     A cell may also show pictures, the spread of PSNRs, and what a client notices.
     """
     rounds = cases(prepared, plan, place)
-    findings = [_bound(prepared, plan, rounds[0].subject)]
+    findings = [] if prepared.surrogate is None else [_bound(prepared, plan, rounds[0].subject)]
     histograms = []
     for spec in specs:
         tracked = place.progress.track(rounds, f"{spec}, batches of {plan.batch}", len(rounds))
@@ -188,7 +195,8 @@ def over_rounds(
     for metric, bounds in BOUNDS.items():
         rounds = [of_round[metric] for of_round in by_metric]
         estimate = pooled([score.estimate for score in rounds], bounds)
-        scores.append(Score(metric, estimate, float(np.mean([score.chance or 0.0 for score in rounds]))))
+        chances = [score.chance for score in rounds if score.chance is not None]
+        scores.append(Score(metric, estimate, float(np.mean(chances)) if chances else None))
     psnr = np.concatenate([matched.psnr for matched in matches])
     returned = np.concatenate([matched.returned for matched in matches])
     offline, online = np.mean([(part.offline, part.online) for part in evidence], axis=0).tolist()
@@ -246,7 +254,7 @@ def _vetted(examination: Examination, untouched: nn.Module) -> Finding:
 
 def brightness(prepared: Prepared) -> CellResult:
     """Figure 6: the share of latents in each bin, what each law gives it, and the largest gap of the CDFs."""
-    values = prepared.surrogate.latents.double().mean(1).numpy()
+    values = required(prepared.surrogate).latents.double().mean(1).numpy()
     values = (values - values.mean()) / values.std()
     middle = float(np.median(values))
     laplace = stats.laplace(middle, float(np.abs(values - middle).mean()))

@@ -9,15 +9,12 @@ from glasshouse.measures.estimate import Estimate, clopper_pearson, combined, me
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.scale_mia import cells
 from glasshouse.studies.scale_mia.cells import PUBLISHED, RATE, StarvedCell, Table3Cell, Table4Cell
+from glasshouse.studies.scale_mia.judging import HARDLY, POSITIVE, Region, judged, undecided
+from glasshouse.studies.scale_mia.rival_claims import rival_verdicts
 from glasshouse.verdicts.claims import Verdict
 
-HARDLY = 0.05
-"""A change of the rate of less than five points is hardly one; the paper's own go up to 4.4."""
 USUAL_NOISE = "1"
 """The noise multiplier at which differential privacy is usually said to protect."""
-
-Region = tuple[float, float]
-POSITIVE, NEGATIVE = (0.0, inf), (-inf, 0.0)
 
 
 def verdicts(measured: Measured) -> list[Verdict]:
@@ -29,44 +26,18 @@ def verdicts(measured: Measured) -> list[Verdict]:
         _hardly("The number of auxiliary images hardly matters (1% against 100%)", measured, 5, 0.01),
         _hardly("Knowing one class only hardly matters (1 class against 10)", measured, 7, 1),
         _small_batches(measured),
+        *rival_verdicts(measured),
         _stealth(measured),
         _privacy(measured),
         _collisions(measured),
     ]
 
 
-def _judged(
-    claim: str,
-    estimate: Estimate | None,
-    done: int,
-    what: str,
-    of: str,
-    *,
-    holds: Region = POSITIVE,
-    refuted: Region = NEGATIVE,
-) -> Verdict:
-    """A claim `holds`, or is `refuted`, where the interval of the estimate lies in such a region.
-
-    The reason says `what` is estimated, and of what: `{n}` in `of` stands for the number of observations.
-    """
-    if estimate is None or estimate.low is None or estimate.high is None:
-        return _open(claim, done)
-    low, high = estimate.low, estimate.high
-    inside = {"refuted": refuted, "holds": holds}
-    decided = [verdict for verdict, (least, most) in inside.items() if least < low and high < most]
-    reason = f"{what}: {estimate.value:+.3f}, 95% interval {low:+.3f} to {high:+.3f}{of.format(n=estimate.n)}"
-    return Verdict(claim, (*decided, "not shown")[0], reason)
-
-
 def _averaged(
     claim: str, values: Sequence[float], what: str, unit: str = "rows", **regions: Region
 ) -> Verdict:
     estimate = mean(values) if len(values) > 1 else None
-    return _judged(claim, estimate, len(values), what, f", n = {{n}} {unit} of Table 4", **regions)
-
-
-def _open(claim: str, done: int) -> Verdict:
-    return Verdict(claim, "open", f"{done} of the cells that it needs are done")
+    return judged(claim, estimate, len(values), what, f", n = {{n}} {unit} of Table 4", **regions)
 
 
 def _large_batches(measured: Measured) -> Verdict:
@@ -114,7 +85,7 @@ def _hardly(claim: str, measured: Measured, table: int, amount: float) -> Verdic
     fainter = f"; the PSNR of the recovered falls by {np.mean(lost):.1f} dB" if lost else ""
     of = f", n = {{n}} samples in {len(falls)} batch sizes{fainter}"
     regions = {"holds": (-HARDLY, HARDLY), "refuted": (HARDLY, inf)}
-    return _judged(claim, _mean(falls), len(falls), "fall of the rate", of, **regions)
+    return judged(claim, _mean(falls), len(falls), "fall of the rate", of, **regions)
 
 
 def _mean(estimates: Sequence[Estimate]) -> Estimate | None:
@@ -133,7 +104,7 @@ def _small_batches(measured: Measured) -> Verdict:
     pair = [str(Table3Cell("scale-mia", batch)) for batch in (64, 2)]
     done = any(measured.estimate(cell, PUBLISHED, cells.RETURNED) is not None for cell in pair)
     what, gain = "PSNR of what is returned, 64 minus 2", _difference(measured, pair, cells.RETURNED)
-    return _judged(claim, gain, int(done), what, " dB, n = {n} samples")
+    return judged(claim, gain, int(done), what, " dB, n = {n} samples")
 
 
 def _stealth(measured: Measured) -> Verdict:
@@ -148,7 +119,7 @@ def _stealth(measured: Measured) -> Verdict:
     ]
     ours, theirs = ([alarm.value for alarm in group if alarm.value is not None] for group in alarms)
     if not ours or not theirs:
-        return _open(claim, min(len(ours), len(theirs)))
+        return undecided(claim, min(len(ours), len(theirs)))
     low, high = clopper_pearson(round(sum(ours)), len(ours))
     their_low, _ = clopper_pearson(round(sum(theirs)), len(theirs))
     untouched = {
@@ -180,7 +151,7 @@ def _privacy(measured: Measured) -> Verdict:
         still = f"it works up to a multiplier of {most}" if float(most) else "it works without noise only"
     rate, limit = best.get(USUAL_NOISE), limits.get(USUAL_NOISE, HARDLY)
     what, of = "recovery rate of the best attack that knows of it", f", n = {{n}}; {still}"
-    return _judged(claim, rate, len(best), what, of, holds=(limit, inf), refuted=(-inf, limit))
+    return judged(claim, rate, len(best), what, of, holds=(limit, inf), refuted=(-inf, limit))
 
 
 def _collisions(measured: Measured) -> Verdict:
@@ -201,4 +172,4 @@ def _collisions(measured: Measured) -> Verdict:
         "rate with collisions resolved minus as published",
         {"holds": (-inf, HARDLY), "refuted": POSITIVE},
     )
-    return _judged("Samples that meet in a bin are lost", gain, len(gains), what, of, **regions)
+    return judged("Samples that meet in a bin are lost", gain, len(gains), what, of, **regions)

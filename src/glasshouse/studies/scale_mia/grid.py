@@ -11,12 +11,13 @@ from glasshouse.findings import Finding
 from glasshouse.learning.recipe import Recipe
 from glasshouse.studies.address import Address
 from glasshouse.studies.measured import Measured
-from glasshouse.studies.scale_mia import cells, printed
-from glasshouse.studies.scale_mia.cells import PEELED, PICTURED, PUBLISHED, Table3Cell, Table4Cell, VariedCell
+from glasshouse.studies.scale_mia import cells, printed, rivals
+from glasshouse.studies.scale_mia.cells import PEELED, PICTURED, PUBLISHED, Table4Cell, VariedCell
 from glasshouse.studies.scale_mia.claims import verdicts
 from glasshouse.studies.scale_mia.figures import charts, pictures
 from glasshouse.studies.scale_mia.layout import tables
-from glasshouse.studies.scale_mia.printed import BATCHES, SMALL_BATCHES, STARVED_BATCHES
+from glasshouse.studies.scale_mia.printed import BATCHES, STARVED_BATCHES
+from glasshouse.studies.scale_mia.rivals import Rival
 from glasshouse.studies.scale_mia.scenarios import RoundPlan, Scenario, Scenarios
 from glasshouse.studies.study import Cell, CellResult, Presentation, Study, Workplace
 from glasshouse.verdicts.claims import Verdict
@@ -49,17 +50,14 @@ class GridRow:
 class Scale:
     """All of a scale.
 
-    Table 3 attacks the scenario `rival`, each attack in as many rounds at most as stand beside it. `usual` is
-    the scenario of what goes beyond the paper, at the batch size `batch`.
+    `usual` is the scenario of what goes beyond the paper, at the batch size `batch`.
     """
 
     rows: tuple[GridRow, ...]
-    rival: Scenario
-    attacks: tuple[tuple[str, int], ...]
+    rivals: tuple[Rival, ...]
     starved: tuple[Scenario, ...]
     usual: Scenario
     samples: int
-    rival_batches: tuple[int, ...] = SMALL_BATCHES
     starved_batches: tuple[int, ...] = STARVED_BATCHES
     batch: int = 256
     collisions: tuple[int, ...] = (64, 128, 256, 512, 650, 800, 1024)
@@ -98,8 +96,7 @@ def _laptop() -> Scale:
     )
     return Scale(
         rows=rows,
-        rival=Scenario("resnet", "cifar10", usual),
-        attacks=(("scale-mia", 8), ("robbing-the-fed", 4), ("fishing", 1)),
+        rivals=rivals.laptop(Scenario("resnet", "cifar10", usual), rows[0].scenario),
         starved=_starved("cnn", "cifar10", Schooling(steps=3000, batch_size=64, lr=3e-3)),
         usual=rows[0].scenario,
         samples=1024,
@@ -116,8 +113,7 @@ def _paper() -> Scale:
         rows += _rows(network, longest, 5120)
     return Scale(
         rows=tuple(rows),
-        rival=Scenario("resnet", "cifar10", longest),
-        attacks=(("scale-mia", 5), ("robbing-the-fed", 5), ("fishing", 5)),
+        rivals=rivals.paper(Scenario("resnet", "cifar10", longest), rows[0].scenario),
         starved=_starved("alexnet", "cifar10", longest),
         usual=rows[0].scenario,
         samples=5120,
@@ -130,9 +126,7 @@ def _smoke() -> Scale:
     deep = Scenario("cnn", "digits", Schooling(steps=100, batch_size=64, lr=3e-3))
     return Scale(
         rows=(GridRow(scenario, (16, 64), 64), GridRow(deep, (16,), 32)),
-        rival=scenario,
-        attacks=(("scale-mia", 1), ("robbing-the-fed", 1), ("fishing(steps=20)", 1)),
-        rival_batches=(1, 16),
+        rivals=rivals.smoke(scenario, dataclasses.replace(scenario, network="resnet")),
         starved=(dataclasses.replace(scenario, share=0.1), dataclasses.replace(scenario, classes=2)),
         starved_batches=(16,),
         usual=scenario,
@@ -169,8 +163,8 @@ class ScaleMIAStudy(Study):
             entries += self._figure_6(grid, row.scenario)
             if row.scenario == grid.usual:
                 entries += self._beyond(grid)
-            if row.scenario == grid.rival:
-                entries += self._table_3(grid)
+            if row.scenario == grid.rivals[0].scenario:
+                entries += [cell for rival in grid.rivals for cell in rival.cells(self._scenarios)]
         return [*entries, *self._tables_5_to_8(grid)]
 
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
@@ -188,14 +182,6 @@ class ScaleMIAStudy(Study):
             shown = {"pictures": batch == PICTURED, "distribution": True, "vetting": batch == PICTURED}
             plan = RoundPlan(batch, row.samples, grid.rounds)
             yield self._cell(Table4Cell(network, data, batch), row.scenario, plan, BOTH, known, **shown)
-
-    def _table_3(self, grid: Scale) -> Iterator[Cell]:
-        for spec, rounds in grid.attacks:
-            attack = spec.partition("(")[0]
-            for batch in grid.rival_batches:
-                known = {spec: printed.table_3(grid.rival.network, grid.rival.data, attack, batch)}
-                plan = RoundPlan(batch, rounds * batch, rounds)
-                yield self._cell(Table3Cell(attack, batch), grid.rival, plan, (spec,), known, vetting=True)
 
     def _tables_5_to_8(self, grid: Scale) -> Iterator[Cell]:
         for scenario in grid.starved:

@@ -1,12 +1,14 @@
 """The networks under attack, the attacker's autoencoders, and rounds with victims that nobody has seen."""
 
+import dataclasses
 import json
 from dataclasses import dataclass
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
-from glasshouse.access import BlindServerAccess, Protocol, ServerAccess
+from glasshouse.access import Access, BlindServerAccess, Protocol, ServerAccess, UpdateAccess
+from glasshouse.attacks.attack import required
 from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, make_surrogate, restored
 from glasshouse.auditing.case import Case, protocol_of
@@ -20,6 +22,7 @@ from glasshouse.errors import BadInput
 from glasshouse.evidence.truth import NOBODY, Truth
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation
+from glasshouse.federation.history import Observed
 from glasshouse.federation.live import LiveClients
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.findings import Subject
@@ -66,18 +69,21 @@ class Scenario:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A scenario with its images: the attacker's, and the clients' in the order in which rounds use them."""
+    """A scenario with its images: the attacker's, and the clients' in the order in which rounds use them.
+
+    The autoencoder is there where an attack needs it.
+    """
 
     scenario: Scenario
     network: nn.Module
     auxiliary: Images
     victims: Images
-    surrogate: Surrogate
+    surrogate: Surrogate | None
 
     @property
     def neurons(self) -> int:
         """The width of the first linear layer, k."""
-        layer = self.network.get_submodule(self.surrogate.cut.linear[0])
+        layer = self.network.get_submodule(required(self.surrogate).cut.linear[0])
         assert isinstance(layer, nn.Linear)
         return layer.out_features
 
@@ -86,7 +92,8 @@ class Prepared:
 class RoundPlan:
     """Rounds with a batch each: how many samples to see, in how many rounds at most, and what clients do.
 
-    `options` are those of the channel `secure`.
+    `options` are those of the channel `secure`. A `passive` server crafts nothing and reads the update of one
+    client, which holds the whole batch.
     """
 
     batch: int
@@ -96,6 +103,7 @@ class RoundPlan:
     recipe: Recipe = STEP
     strategy: str = "fedsgd"
     defence: str = "none"
+    passive: bool = False
 
     @property
     def rounds(self) -> int:
@@ -104,6 +112,8 @@ class RoundPlan:
     @property
     def clients(self) -> int:
         """How many clients are in the sum, with equal shares of the batch."""
+        if self.passive:
+            return 1
         return next(count for count in (CLIENTS, 10, self.batch) if self.batch % count == 0)
 
     @property
@@ -112,8 +122,10 @@ class RoundPlan:
         return self.clients + (self.clients >= CLIENTS)
 
     @property
-    def adversary(self) -> type[ServerAccess]:
+    def adversary(self) -> type[Access]:
         """Who attacks; the sum of one client is its update, so that a server with one client is not blind."""
+        if self.passive:
+            return UpdateAccess
         return ServerAccess if self.clients == 1 else BlindServerAccess
 
     @property
@@ -150,14 +162,24 @@ def cases(prepared: Prepared, plan: RoundPlan, place: Workplace) -> list[Case]:
         Case(
             subject=subject,
             protocol=protocol_of(federation, prepared.network),
+            rounds=(_observed(federation, start, first),) if plan.passive else (),
             sizes=(share,) * present,
-            clients=LiveClients(federation, start, range(first, first + present), first // present),
+            clients=None
+            if plan.passive
+            else LiveClients(federation, start, range(first, first + present), first // present),
             truth=Truth(pool, held[first : first + present]),
             auxiliary=prepared.auxiliary,
             surrogate=prepared.surrogate,
         )
         for first in range(0, rounds * present, present)
     ]
+
+
+def _observed(federation: Federation, start: Tensor, client: int) -> Observed:
+    """A round of one client, which is numbered 0 there, as a curious server sees it."""
+    delivery = federation.exchange(start, [client], client).delivery
+    updates = tuple(dataclasses.replace(update, client=0) for update in required(delivery.updates))
+    return Observed(client, start, dataclasses.replace(delivery, clients=(0,), updates=updates))
 
 
 class Scenarios:
@@ -167,16 +189,17 @@ class Scenarios:
         self._datasets: Latest[Dataset] = Latest()
         self._latest: Latest[Prepared] = Latest()
 
-    def prepared(self, scenario: Scenario, place: Workplace) -> Prepared:
-        """The scenario, its autoencoder read from the shared folder if it is there."""
-        return self._latest.get((scenario, place.seed, place.shared), lambda: self._prepare(scenario, place))
+    def prepared(self, scenario: Scenario, place: Workplace, *, schooled: bool = True) -> Prepared:
+        """The scenario, if `schooled` with its autoencoder, read from the shared folder if it is there."""
+        key = (scenario, place.seed, place.shared, schooled)
+        return self._latest.get(key, lambda: self._prepare(scenario, place, schooled))
 
-    def _prepare(self, scenario: Scenario, place: Workplace) -> Prepared:
+    def _prepare(self, scenario: Scenario, place: Workplace, schooled: bool) -> Prepared:
         dataset = self._datasets.get(scenario.data, lambda: load(scenario.data))
         auxiliary, victims = divided(dataset, scenario, place.seed)
         seed = derive(place.seed, "weights")
         network = seeded_model(scenario.network, auxiliary.shape, auxiliary.classes, seed)
-        surrogate = _surrogate(scenario, network, auxiliary, place)
+        surrogate = _surrogate(scenario, network, auxiliary, place) if schooled else None
         return Prepared(scenario, network, auxiliary, victims, surrogate)
 
 

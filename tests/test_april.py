@@ -131,6 +131,7 @@ def test_batches_and_several_steps_are_refused():
         APRILAnalytic().run(several, Knowledge(), RNG)
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 @pytest.mark.skipif(
     not os.environ.get("GLASSHOUSE_DATA"), reason="GLASSHOUSE_DATA does not name the folder of the real sets"

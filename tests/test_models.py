@@ -101,6 +101,16 @@ def test_the_scale_mia_networks_follow_their_tables():
     assert counted == {"cnn": cnn, "alexnet": alexnet, "vgg": vgg, "resnet": resnet, "vit": vit}
 
 
+def test_the_networks_of_the_closed_forms_follow_their_descriptions():
+    widths = ((4, 3, 12), (3, 12, 36), (3, 36, 36), (3, 36, 36), (3, 36, 64), (3, 64, 128))
+    cnn6 = sum(convolution(*sizes, bias=False) for sizes in widths) + 128 * 5 * 5 * 10
+    attention = 384 * 3 * 384 + linear(384, 384)
+    rest = 2 * 2 * 384 + attention + 2 * linear(384, 384)
+    april = linear(4 * 4 * 3, 384) + 384 + 65 * 384 + attention + 3 * rest + 2 * 384 + linear(384, 10)
+    assert parameters("cnn6", (3, 32, 32), 10) == cnn6
+    assert parameters("april-vit", (3, 32, 32), 10) == april
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_network_gives_logits_or_says_which_size_it_needs(name, shape):

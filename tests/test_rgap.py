@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glasshouse.attacks.attack import Knowledge
+from glasshouse.attacks.inversion.activations import settle_signs, undo
 from glasshouse.attacks.inversion.chain import find_chain
 from glasshouse.attacks.inversion.convolution import Meetings
 from glasshouse.attacks.inversion.exact import RGAP
-from glasshouse.attacks.inversion.rgap import Recovered, head_inputs, rank_analysis, recover, undo
+from glasshouse.attacks.inversion.rgap import Recovered, head_inputs, rank_analysis, recover
 from glasshouse.data.images import Images
 from glasshouse.data.sources import load
 from glasshouse.errors import CannotRun
@@ -118,6 +119,26 @@ def test_an_activation_is_undone_where_it_can_be(activation):
     torch.testing.assert_close(back[told], z.detach()[told])
     torch.testing.assert_close(derivative[told], slope[told])
     assert told.all() or isinstance(activation, nn.ReLU)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_wrong_signs_near_zero_are_settled_by_the_gradient_of_the_weights(place):
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(2, 6, 3, padding=1), nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(384, 9), nn.LeakyReLU(0.2)
+    ).double()
+    link = find_chain(network, SHAPE)[place]
+    x = torch.rand(1, *link.entering, dtype=torch.float64)
+    z = link.module(x)
+    arriving = torch.randn_like(z)
+    (gradient,) = torch.autograd.grad(link.activation(z), link.module.weight, arriving)
+    true = z[0] > 0
+    out = torch.where(true, 1e-3, -1e-3).double()  # all but the first few are far from zero
+    out.view(-1)[4:] *= 1e3
+    wrong = true.clone()
+    wrong.view(-1)[[1, 3]] ^= True
+    noisy = x.flatten() + 1e-3 * torch.randn(x.numel(), dtype=torch.float64)
+    assert torch.equal(settle_signs(link, gradient, noisy, out, arriving[0], wrong), true)
 
 
 def test_rank_analysis_says_beforehand_that_a_narrow_layer_cannot_be_undone():

@@ -153,8 +153,10 @@ class _Tokens:
     def rebuilt(self, update: AttackedUpdate, patches: Tensor, D: Tensor) -> Rebuilt:
         """The image of these patches, and how many of their directions the rounding hides."""
         values = torch.linalg.svdvals(D)
-        hidden = int((values <= self._precision(D) * values[0]).sum())
-        note = f"rounding hides {hidden} of {len(values)} directions of the tokens" if hidden else None
+        hidden = bool((values <= self._precision(D) * values[0]).any())
+        note = (
+            "the update's rounding hides some of the patches' directions, which stay grey" if hidden else None
+        )
         image = self.patches.image(patches, update.protocol.shape)
         return Rebuilt(_pictures(image[None]), update.clients, note=note)
 

@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from scipy import linalg, optimize
 from torch import Tensor, nn
 
+from glasshouse.attacks.inversion.activations import settle_signs, undo
 from glasshouse.attacks.inversion.chain import Link
 from glasshouse.attacks.inversion.convolution import Meetings, padding
 from glasshouse.errors import CannotRun
@@ -38,11 +39,8 @@ SINGULAR = 1e-12
 SCALES = np.logspace(-6, 6, 241)
 """Where a head without bias is searched for the length of its input, relative to that of the gradient."""
 
-ZERO = 1e-6
-"""Outputs of a ReLU up to this share of the largest count as zero: a recovered zero is no exact one."""
-
-EDGE = 1e-9
-"""How near to its ends an output of a sigmoid or tanh is read."""
+ROUNDS = 4
+"""How often a layer is solved at most, while signs of its outputs are corrected."""
 
 Named = Mapping[str, Tensor]
 """Tensors by the names of the network's parameters."""
@@ -156,35 +154,21 @@ def _unwind(links: Sequence[Link], weights: Named, gradients: Named, k: Tensor, 
     ranks, label = [_counted(head, len(x))], int(k.argmin())
     k = weights[head.weight].T @ k
     for link in reversed(below):
-        z, told, slope = undo(link.activation, x.reshape(link.leaving))
-        k = slope * k.reshape(link.leaving)
-        x, rank = layer_input(link, weights, gradients, z, told, k, grey=0.5 * (link is links[0]))
+        out, arriving = x.reshape(link.leaving), k.reshape(link.leaving)
+        grey = 0.5 if link is links[0] else 0.0
+        positive = out > 0
+        for _ in range(ROUNDS):
+            z, told, slope = undo(link.activation, out, positive)
+            k = slope * arriving
+            x, rank = layer_input(link, weights, gradients, z, told, k, grey=grey)
+            settled = settle_signs(link, gradients[link.weight], x, out, arriving, positive)
+            if torch.equal(settled, positive):
+                break
+            positive = settled
         ranks.append(_counted(link, rank))
         k = _pull_back(link, weights[link.weight], k)
     image = x.reshape(links[0].entering)
     return Recovered(image, label, tuple(ranks), _mismatch(links, weights, gradients, image, label))
-
-
-def undo(activation: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """From an activation's output x: its input, where that can be told (bool), and its derivative there.
-
-    >>> undo(nn.LeakyReLU(0.5), torch.tensor([3.0, -1.0]))
-    (tensor([ 3., -2.]), tensor([True, True]), tensor([1.0000, 0.5000]))
-    """
-    everywhere = torch.ones_like(x, dtype=torch.bool)
-    if isinstance(activation, nn.LeakyReLU) and activation.negative_slope > 0:
-        slope = torch.where(x > 0, 1.0, activation.negative_slope).to(x.dtype)
-        return x / slope, everywhere, slope
-    if isinstance(activation, nn.ReLU | nn.LeakyReLU):
-        fired = x > x.abs().max() * ZERO
-        return x, fired, fired.to(x.dtype)
-    if isinstance(activation, nn.Sigmoid):
-        inside = x.clamp(EDGE, 1 - EDGE)
-        return inside.logit(), everywhere, inside * (1 - inside)
-    if isinstance(activation, nn.Tanh):
-        inside = x.clamp(EDGE - 1, 1 - EDGE)
-        return inside.atanh(), everywhere, 1 - inside.square()
-    return x, everywhere, torch.ones_like(x)
 
 
 def layer_input(

@@ -41,7 +41,7 @@ curvature = 0
 SIGNALS = {"SIGKILL": (signal.SIGKILL, -9), "SIGTERM": (signal.SIGTERM, 143), "Ctrl-C": (signal.SIGINT, 130)}
 KINDS = (*SIGNALS, "killed worker", "full disk")
 CONTINUES = "glasshouse: interrupted; the same command continues where it stopped"
-PATIENCE = 10
+PATIENCE = 30
 """Seconds after which a process that is still there counts as left behind."""
 
 ON_A_SMALL_DISK = """
@@ -98,7 +98,13 @@ class Run:
             return None
 
     def workers(self) -> list[int]:
-        return [pid for pid in alive(self.process.pid) if b"popen_loky" in command_line(pid)]
+        return [pid for pid in alive(self.process.pid) if b"popen_loky" in told(pid, "cmdline")]
+
+    def listens(self) -> bool:
+        """Whether the command has begun: before that, a signal ends the bare Python, and nothing is lost."""
+        lines = told(self.process.pid, "status").splitlines()
+        caught = next((line.split()[1] for line in lines if line.startswith(b"SigCgt:")), b"0")
+        return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
     def left_after(self) -> float:
         """Seconds until no process of the run was left, or infinity."""
@@ -115,18 +121,8 @@ class Run:
 
 
 def command(out: str) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "glasshouse.cli",
-        "audit",
-        "audit.toml",
-        "--out",
-        out,
-        "--workers",
-        "2",
-        "-q",
-    ]
+    module = [sys.executable, "-m", "glasshouse.cli"]
+    return [*module, *("audit", "audit.toml"), *("--out", out), *("--workers", "2"), "-q"]
 
 
 def environment(temporary: str) -> dict[str, str]:
@@ -146,9 +142,10 @@ def alive(session: int) -> list[int]:
     return found
 
 
-def command_line(pid: int) -> bytes:
+def told(pid: int, name: str) -> bytes:
+    """What the system tells of a process under `name`; nothing where it is gone."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
         return b""
 
@@ -207,6 +204,9 @@ class Striker:
             self._kill_worker(run, outcome)
         else:
             number, expected = SIGNALS[kind]
+            while kind != "SIGKILL" and not run.listens():
+                if run.wait(0.05) is not None:
+                    raise Missed
             (os.killpg if kind == "Ctrl-C" else os.kill)(run.process.pid, number)
             code = run.wait(PATIENCE)
             outcome.check(code == expected, f"{kind} gave exit code {code}")

@@ -31,6 +31,7 @@ TINY = {
         "observe": 2,
         "shadows": 4,
         "curvature": 60,
+        "seconds": 0.4,
     },
 }  # fmt: skip
 
@@ -62,14 +63,20 @@ def tiny_run(tmp_path_factory):
 
 
 def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tiny_run):
-    met = {(row.adversary, row.attack, row.defence) for row in tiny_run.findings if row.adversary}
+    attacked = [row for row in tiny_run.findings if row.adversary and row.family != "ladder"]
+    met = {(row.adversary, row.attack, row.defence) for row in attacked}
     servers = ("curious server", "blind server")
     pairs = {
         *(("outsider", attack) for attack in ("loss-threshold", "gap", "mia-bad", "lira", "rmia")),
         *(
             (server, attack)
             for server in servers
-            for attack in ("lira", "loss-trajectory", "gradient-alignment")
+            for attack in (
+                "lira",
+                "loss-trajectory",
+                "gradient-alignment",
+                "strongest-inversion(seconds=0.2)",
+            )
         ),
         ("curious server", "source-inference"),
         *(("owner", attack) for attack in Setting().audit.attacks if "(eps=" in attack),
@@ -106,6 +113,34 @@ def test_every_number_has_its_n_its_chance_and_what_it_assumes(tiny_run):
     assert all("secure aggregation" in " ".join(row.assumes) for row in peeled if row.metric != "vet-alarm")
     blind = [row for row in tiny_run.findings if row.adversary == "blind server" and row.value is not None]
     assert all("an ideal channel" in " ".join(row.assumes) for row in blind)
+
+
+def test_inversions_say_how_the_attacked_clients_trained_and_in_which_rounds(tiny_run):
+    rates = [
+        row
+        for row in tiny_run.findings
+        if row.metric == "recovery-rate" and (row.attack or "").startswith("strongest-inversion(seconds=0.2")
+    ]
+    assert {row.adversary for row in rates} == {"curious server", "blind server"}
+    for row in rates:
+        assert row.note.startswith("as the clients trained: ")
+        assert "train mode, labels unknown" in row.note
+        assert "round 1, " in row.note
+        assert "round 3, " in row.note
+
+
+def test_the_ladder_stands_apart_from_the_answers(tiny_run):
+    ladder = [row for row in tiny_run.findings if row.family == "ladder"]
+    assert {row.cell for row in ladder} == {
+        "ladder/upper-bound",
+        "ladder/labels-unknown",
+        "ladder/batch",
+        "ladder/local-steps",
+        *(f"ladder/defended/{defence}" for defence in TINY["audit"]["defences"]),
+    }
+    page = tiny_run.report.read_text()
+    assert 'id="ladder"' in page
+    assert "This model falls on the rung" in page or "the top rung" in page or "Not even on the rung" in page
 
 
 def test_a_client_that_vets_would_have_noticed_the_crafted_models(tiny_run):

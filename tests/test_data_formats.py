@@ -18,6 +18,11 @@ def idx(array: np.ndarray) -> bytes:
     return header + array.astype(np.uint8).tobytes()
 
 
+def zipped(content: bytes) -> bytes:
+    """The same bytes whenever it is called: they are part of the names of tests."""
+    return gzip.compress(content, mtime=0)
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("GLASSHOUSE_DATA", str(tmp_path))
@@ -37,7 +42,7 @@ def tiny_mnist(home):
     folder = home / "mnist"
     folder.mkdir()
     for name, array in zip(IDX_FILES, arrays):
-        (folder / name).write_bytes(gzip.compress(idx(array)))
+        (folder / name).write_bytes(zipped(idx(array)))
     return folder, arrays
 
 
@@ -91,7 +96,7 @@ def test_idx_files_give_the_pixels_and_labels_written_to_them(tiny_mnist):
     assert data.train.y.dtype == torch.int64
 
 
-def test_idx_files_may_be_unpacked(tiny_mnist):
+def test_idx_files_may_be_unzipped(tiny_mnist):
     folder, arrays = tiny_mnist
     (folder / IDX_FILES[0]).unlink()
     (folder / IDX_FILES[0].removesuffix(".gz")).write_bytes(idx(arrays[0]))
@@ -108,7 +113,7 @@ def test_loaded_train_and_test_images_share_one_piece_of_memory(tiny_mnist):
 def test_a_cut_short_idx_file_is_named_with_its_sizes(tiny_mnist, file):
     folder, arrays = tiny_mnist
     whole = idx(arrays[IDX_FILES.index(file)])
-    (folder / file).write_bytes(gzip.compress(whole[:-3]))
+    (folder / file).write_bytes(zipped(whole[:-3]))
     assert f"{file}: {len(whole) - 3} bytes found, {len(whole)} expected" in refusal("mnist")
 
 
@@ -126,12 +131,12 @@ def test_a_cut_short_gzip_file_is_named_with_its_sizes(tiny_mnist):
     [
         (b"", "starts with nothing, not the idx magic number 00000803"),
         (b"no gzip file", "not a sound gzip file"),
-        (gzip.compress(idx(np.zeros(20)))[:-1] + b"x", "not a sound gzip file"),
-        (gzip.compress(idx(np.zeros(20))), "starts with 00000801, not the idx magic number 00000803"),
-        (gzip.compress(b"\0\0\x08\x03\0\0"), "6 bytes found, 16 expected"),
-        (gzip.compress(idx(np.zeros((20, 4, 5))) + b"x"), "too long"),
-        (gzip.compress(idx(np.zeros((19, 4, 5)))), "20 labels for the 19 images"),
-        (gzip.compress(b"\0\0\x08\x03" + b"\xff" * 12), "expected by its header"),
+        (zipped(idx(np.zeros(20)))[:-1] + b"x", "not a sound gzip file"),
+        (zipped(idx(np.zeros(20))), "starts with 00000801, not the idx magic number 00000803"),
+        (zipped(b"\0\0\x08\x03\0\0"), "6 bytes found, 16 expected"),
+        (zipped(idx(np.zeros((20, 4, 5))) + b"x"), "too long"),
+        (zipped(idx(np.zeros((19, 4, 5)))), "20 labels for the 19 images"),
+        (zipped(b"\0\0\x08\x03" + b"\xff" * 12), "expected by its header"),
     ],
 )
 def test_a_broken_idx_file_is_refused(tiny_mnist, contents, says):
@@ -142,13 +147,13 @@ def test_a_broken_idx_file_is_refused(tiny_mnist, contents, says):
 
 def test_a_label_byte_out_of_range_is_named(tiny_mnist):
     folder, (_, y, _, _) = tiny_mnist
-    (folder / IDX_FILES[1]).write_bytes(gzip.compress(idx(np.where(np.arange(20) == 7, 10, y))))
+    (folder / IDX_FILES[1]).write_bytes(zipped(idx(np.where(np.arange(20) == 7, 10, y))))
     assert "train-labels-idx1-ubyte.gz: label 10 of image 7 is out of range" in refusal("mnist")
 
 
 def test_a_class_without_training_images_is_named(tiny_mnist):
     folder, (_, y, _, _) = tiny_mnist
-    (folder / IDX_FILES[1]).write_bytes(gzip.compress(idx(np.minimum(y, 8))))
+    (folder / IDX_FILES[1]).write_bytes(zipped(idx(np.minimum(y, 8))))
     assert "class 9 has no image" in refusal("mnist")
 
 

@@ -231,6 +231,22 @@ def test_fishing_lands_an_image_and_says_how_many_rounds_it_took(engine):
     assert psnr(evidence.x, split.pool.x[[lone]]) > 20
 
 
+def test_fishing_asks_again_where_the_client_with_the_only_sample_dropped_out(engine):
+    split, _ = fishing_split()
+    access = make_access(engine, split=split)
+    rounds = []
+
+    def lossy(vector, clients, apart=None):
+        rounds.append(vector)
+        return access.exchange(vector, [0, 2] if len(rounds) == 2 else clients)
+
+    losing = BlindServerAccess(access.protocol, access.current, access.sizes, lossy)
+    told = Knowledge(auxiliary=split.images("auxiliary"))
+    evidence = Fishing(steps=2).run(losing, told, generator())
+    assert len(evidence.x) == 1
+    assert "class 3, 3 rounds" in evidence.note
+
+
 def smooth_hidden():
     torch.manual_seed(1)
     return nn.Sequential(

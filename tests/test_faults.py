@@ -40,13 +40,27 @@ def test_a_fault_at_any_of_twenty_moments_changes_no_number(striker, kind):
     assert [complaint for outcome in striker.strikes(kind, 20) for complaint in outcome.wrong] == []
 
 
+def sent(number):
+    os.kill(os.getpid(), number)
+
+
+def sent_while_importing(number):
+    """The signal, as it comes out of a package written in C that was being imported."""
+    try:
+        os.kill(os.getpid(), number)
+    except KeyboardInterrupt:
+        raise ImportError("initialization failed") from None
+
+
+@pytest.mark.parametrize("strike", [sent, sent_while_importing])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("name", ["audit", "study"])
-def test_termination_says_how_to_go_on(name, monkeypatch, capsys, tmp_path):
-    before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(f"glasshouse.api.{name}", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+def test_an_interruption_says_how_to_go_on(name, number, strike, monkeypatch, capsys):
+    before = signal.getsignal(number)
+    monkeypatch.setattr(f"glasshouse.api.{name}", lambda *_, **__: strike(number))
     monkeypatch.setattr(sys, "argv", ["glasshouse", name, *(["clients"] if name == "study" else [])])
     with pytest.raises(SystemExit) as stopped:
         cli.main()
-    assert stopped.value.code == 143
+    assert stopped.value.code == 128 + number
     assert capsys.readouterr().err.strip() == faults.CONTINUES
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before

@@ -12,12 +12,13 @@ from glasshouse.access import AggregateAccess, UpdateAccess
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.inversion import strongest
 from glasshouse.attacks.inversion.effort import FEWEST, MOST, affordable_steps, operations
-from glasshouse.attacks.inversion.published import InvertingGradients
 from glasshouse.attacks.inversion.strongest import StrongestInversion
+from glasshouse.attacks.inversion.swift import SwiftInversion
 from glasshouse.attacks.inversion.updates import attacked_updates
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt
 from glasshouse.learning.recipe import Recipe
+from glasshouse.measures.pictures import match
 
 NOTHING = Knowledge()
 
@@ -35,13 +36,13 @@ def rng(seed=0):
 class Solver:
     """A closed form that finds the first images of the client, whoever asks, or refuses."""
 
-    def __init__(self, images, count):
-        self.images, self.count = images, count
+    def __init__(self, images, count, *, proven=True):
+        self.images, self.count, self.proven = images, count, proven
 
     def rebuild(self, update, knowledge, rng):
         if self.count is None:
             raise CannotRun("the network is of another kind")
-        return Rebuilt(self.images[: self.count], update.clients)
+        return Rebuilt(self.images[: self.count], update.clients, proven=self.proven)
 
 
 @pytest.fixture
@@ -53,9 +54,8 @@ def small(engine):
 
 def solving(monkeypatch, **solvers):
     """Let these solvers be all the closed forms that there are."""
-    monkeypatch.setattr(strongest, "PROVING", tuple(solvers))
-    monkeypatch.setattr(strongest, "SOLVING", ())
-    monkeypatch.setattr(strongest, "ATTACKS", type("Solvers", (), {"make": staticmethod(solvers.get)}))
+    monkeypatch.setattr(strongest, "SOLVING", tuple(solvers))
+    monkeypatch.setattr(StrongestInversion, "_solver", lambda _, name: solvers[name])
 
 
 def test_what_is_solved_for_completely_is_not_searched_for(small, monkeypatch):
@@ -81,7 +81,7 @@ def test_the_search_fills_the_places_that_a_closed_form_leaves(small, monkeypatc
     assert len(rebuilt.x) == 3
     assert all(len(at.x) == 3 and torch.equal(at.x[0], held[0]) for at in rebuilt.snapshots)
     assert "1 of 3 images by some" in rebuilt.note
-    assert "3 of 3 images by inverting-gradients" in rebuilt.note
+    assert "3 of 3 images by swift-inversion" in rebuilt.note
 
 
 def test_without_a_closed_form_the_images_are_those_of_the_search(small, monkeypatch):
@@ -198,15 +198,39 @@ def test_an_image_that_was_solved_for_is_proven_by_its_gradient(small, monkeypat
     case, access = small
     (update,) = (update for update in attacked_updates(access, 2) if update.samples == 1)
     held = case.truth.held_by(update.clients).x
-    solvers = {"right": Solver(held, 1), "wrong": Solver(1 - held, 1)}
     attack = StrongestInversion(seconds=0.1)
-    for name, solver in solvers.items():
-        monkeypatch.setattr(strongest, "PROVING", ())
-        monkeypatch.setattr(strongest, "SOLVING", (name,))
-        made = type("Solvers", (), {"make": staticmethod({name: solver}.get)})
-        monkeypatch.setattr(strongest, "ATTACKS", made)
+    for name, image in (("right", held), ("wrong", 1 - held)):
+        solving(monkeypatch, **{name: Solver(image, 1, proven=False)})
         assert (f"by {name}" in attack.rebuild(update, NOTHING, rng()).note) == (name == "right")
 
 
-def test_the_search_is_the_published_one():
-    assert strongest.SEARCH is InvertingGradients
+def test_several_images_that_are_not_proven_do_not_count(small, monkeypatch):
+    case, access = small
+    update = next(update for update in attacked_updates(access, 2) if update.samples == 3)
+    solving(monkeypatch, guess=Solver(case.truth.held_by([1]).x, 3, proven=False))
+    assert "by guess" not in StrongestInversion(seconds=0.1).rebuild(update, NOTHING, rng()).note
+
+
+def test_simulating_local_steps_costs_a_pass_for_each(engine):
+    recipe = Recipe(epochs=2, batch_size=1)
+    case = finished(engine, model=convolutions(), split=make_split((2,)), recipe=recipe)
+    (update,) = attacked_updates(access_to(case, UpdateAccess), 1)
+    search = StrongestInversion(seconds=1, updates=1).search(update)
+    paid = affordable_steps(update.protocol.architecture, SHAPE, 4, 1, passes=4)
+    assert search.steps == paid
+    assert paid == pytest.approx(affordable_steps(update.protocol.architecture, SHAPE, 1, 1) / 4, rel=0.02)
+
+
+def test_fewer_pixels_may_differ_more_from_their_neighbours(small):
+    update = attacked_updates(small[1], 1)[0]
+    assert StrongestInversion().search(update).tv == pytest.approx(SwiftInversion.tv / 16)
+
+
+def test_a_batch_behind_a_linear_layer_and_a_relu_is_proven(engine):
+    torch.manual_seed(0)
+    wide = nn.Sequential(nn.Flatten(), nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, CLASSES))
+    case = finished(engine, model=wide, split=make_split((4,)))
+    (update,) = attacked_updates(access_to(case, UpdateAccess), 1)
+    rebuilt = StrongestInversion(seconds=60, updates=1).rebuild(update, NOTHING, rng())
+    assert rebuilt.proven
+    assert match(case.truth.held_by([0]).x, rebuilt.x).psnr.min() > 40

@@ -15,22 +15,30 @@ EngineOption = Annotated[str, typer.Option(help="Where jobs run: processes, ray 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the path of the results.")]
 
 
-class _Terminated(KeyboardInterrupt):
-    """Somebody asked the process to end: `kill PID`."""
-
-
-def _terminate(*_: Any) -> None:
-    raise _Terminated
-
-
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Turn Ctrl-C and `kill PID` into a line that says what to do, and exit code 130 or 143."""
-    before = signal.signal(signal.SIGTERM, _terminate)
+    """Turn Ctrl-C and `kill PID` into a line that says what to do, and exit code 130 or 143.
+
+    Whatever ends the command after such a signal is its consequence: packages that are just being imported
+    make an ImportError of the interruption.
+    """
+    signals: list[int] = []
+
+    def stop(number: int, _: Any) -> None:
+        signals.append(number)
+        raise KeyboardInterrupt
+
+    listened = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody wants it ignored
+        listened.append(signal.SIGINT)
+    before = {number: signal.signal(number, stop) for number in listened}
     try:
         yield
-    except KeyboardInterrupt as stop:
+    except BaseException as error:
+        if not signals and not isinstance(error, KeyboardInterrupt):
+            raise
         typer.echo("glasshouse: interrupted; the same command continues where it stopped", err=True)
-        raise typer.Exit(143 if isinstance(stop, _Terminated) else 130) from None
+        raise typer.Exit(128 + (signals or [signal.SIGINT])[0]) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -39,7 +39,8 @@ class Rebuilt:
     There are at most as many as these clients hold together. An attack that reads the images' labels off
     the update returns them, shape (K,) in any order; one that was given them does not. One that improves its
     images step by step returns how far it had come at a few of the steps, and the `objective` that it
-    reached. `round` is that of the update they come from.
+    reached. `round` is that of the update they come from. `proven` says that the attack can tell that each
+    of its images is one of theirs, and does not only believe it.
     """
 
     x: Tensor
@@ -49,6 +50,7 @@ class Rebuilt:
     objective: float | None = None
     snapshots: tuple[Snapshot, ...] = ()
     note: str | None = None
+    proven: bool = False
 
 
 @dataclass(frozen=True, eq=False)

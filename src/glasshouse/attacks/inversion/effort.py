@@ -3,7 +3,9 @@
 The number is the same on every machine, so that results are too. A step differentiates a gradient by the
 pixels, which on one core of 2020 takes about
 
-    LAYER * layers + images * (floating-point operations of one image's forward pass) / SPEED   seconds.
+    passes * LAYER * layers + images * (operations of one image's forward pass) / SPEED   seconds,
+
+where several passes simulate several local steps, and an image counts once for each pass that it is in.
 """
 
 import torch
@@ -20,10 +22,12 @@ FEWEST, MOST = 25, 4800
 """No search takes fewer steps, or it would stay where it began, and none more than are published."""
 
 
-def affordable_steps(network: nn.Module, shape: tuple[int, int, int], images: int, seconds: float) -> int:
+def affordable_steps(
+    network: nn.Module, shape: tuple[int, int, int], images: int, seconds: float, *, passes: int = 1
+) -> int:
     """How many steps on `images` images of `shape`, one after the other, about `seconds` pay for."""
     layers = sum(not list(module.children()) for module in network.modules())
-    cost = LAYER * layers + images * operations(network, shape) / SPEED
+    cost = passes * LAYER * layers + images * operations(network, shape) / SPEED
     return int(min(MOST, max(FEWEST, seconds / cost)))
 
 

@@ -86,10 +86,13 @@ class LinearLeak(UpdateInversion):
         W, b = gradients[f"{layer}.weight"], gradients[f"{layer}.bias"]
         noise = rounding(update, f"{layer}.weight")
         if update.samples == 1:
-            return Rebuilt(_pictures(single_image(W, b, noise).reshape(1, *protocol.shape)), update.clients)
+            image = single_image(W, b, noise).reshape(1, *protocol.shape)
+            return Rebuilt(_pictures(image), update.clients, proven=True)
         images = lone_images(W, b, update.samples, noise).reshape(-1, *protocol.shape)
-        note = "one hidden layer and two classes: what neurons agree on may be mixtures of images"
-        return Rebuilt(_pictures(images), update.clients, note=note if protocol.classes == 2 else None)
+        if protocol.classes == 2:
+            note = "one hidden layer and two classes: what neurons agree on may be mixtures of images"
+            return Rebuilt(_pictures(images), update.clients, note=note)
+        return Rebuilt(_pictures(images), update.clients, proven=True)
 
 
 def check_one_gradient(update: AttackedUpdate) -> None:

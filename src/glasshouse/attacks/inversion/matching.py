@@ -248,7 +248,7 @@ class Objective:
             found = statistics if prior.network is network else passing_statistics(prior.network, x[0])
             value = value + weight * attack.batch_norm * statistics_distance(found, prior.expected)
         if self.agreed is not None:
-            value = value + attack.group * (x[0] - self.agreed).flatten(1).norm(dim=1).mean()
+            value = value + attack.group * (x[0] - self.agreed).square().flatten(1).sum(1).mean()
         return value
 
 

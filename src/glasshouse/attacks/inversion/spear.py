@@ -93,7 +93,7 @@ class Spear(UpdateInversion):
         if not len(batch.x):
             raise CannotRun(batch.reason or "no image has a gradient")
         x = batch.x.float().nan_to_num().clamp(0, 1).view(-1, *update.protocol.shape)
-        return Rebuilt(x, update.clients, note=batch.described)
+        return Rebuilt(x, update.clients, note=batch.described, proven=batch.exact)
 
 
 def leading_layer(protocol: Protocol) -> str:
@@ -228,6 +228,8 @@ def factorise(gradient: Tensor, layer: Tensor) -> Factors:
     left, rest = outer[:, :rank] * sizes[:rank], (outer[:, rank:] * sizes[rank:]).norm(dim=1)
     share = rest / left.norm(dim=1)
     clear = share <= NOISY_ROW * share.median() + ROUNDING
+    if int(clear.sum()) < rank:
+        raise CannotRun(f"only {int(clear.sum())} neurons have a clear gradient, for a rank of {rank}")
     live[live.clone()] = clear
     unit, basis = _isotropic(left[clear])
     right = gradient.new_zeros(rank, gradient.shape[1])

@@ -12,7 +12,7 @@ from glasshouse.attacks.inversion.effort import affordable_steps
 from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
 from glasshouse.attacks.inversion.label_guesses import SOURCES
 from glasshouse.attacks.inversion.matching import GradientMatching
-from glasshouse.attacks.inversion.published import InvertingGradients
+from glasshouse.attacks.inversion.swift import SwiftInversion
 from glasshouse.attacks.inversion.target import Matcher
 from glasshouse.attacks.inversion.targets import make_target
 from glasshouse.attacks.inversion.updates import AttackedUpdate
@@ -20,17 +20,17 @@ from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt, Snapshot
 from glasshouse.options import check_choice, check_number, check_whole
 
-PROVING = ("linear-leak", "spear")
-"""The attacks that return no image but those they can prove."""
-
-SOLVING = ("r-gap", "april-analytic", "patch-leak")
-"""The attacks that solve for one image, which is proven where its gradient is the one that was seen."""
+SOLVING = ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak")
+"""The attacks that solve for images instead of searching, in the order in which they are tried."""
 
 EXPLAINED = 1e-3
 """The cosine distance up to which a gradient is the one that was seen."""
 
-SEARCH = InvertingGradients
+SEARCH = SwiftInversion
 """The search for what no attack solves for."""
+
+SIDE = 32
+"""The pixels of a side for which the search's weight on rough images was published."""
 
 RESTARTS, CULLED = 4, 1 / 8
 """As many starts, of which the best goes on after this share of the steps."""
@@ -83,9 +83,14 @@ class StrongestInversion(UpdateInversion):
         """The search that an equal share of the seconds pays for."""
         protocol, count = update.protocol, min(self.most, update.samples)
         whole = count == update.samples and len(update.clients) == 1
-        epochs = protocol.recipe.epochs if whole and 1 < update.steps <= SIMULATED else 1
-        seconds = self.seconds / self.updates
-        evaluations = affordable_steps(protocol.architecture, protocol.shape, count * epochs, seconds)
+        simulated = whole and 1 < update.steps <= SIMULATED
+        evaluations = affordable_steps(
+            protocol.architecture,
+            protocol.shape,
+            count * (protocol.recipe.epochs if simulated else 1),
+            self._share,
+            passes=update.steps if simulated else 1,
+        )
         several = evaluations >= WORTH_CULLING
         return SEARCH(
             most=self.most,
@@ -93,26 +98,41 @@ class StrongestInversion(UpdateInversion):
             steps=round(evaluations / (1 + (RESTARTS - 1) * CULLED)) if several else evaluations,
             restarts=RESTARTS if several else 1,
             culled=CULLED,
-            patience=0.1,
             simulate=SIMULATED,
+            # Neighbouring pixels differ the more the fewer there are of them.
+            tv=SEARCH.tv * min(1.0, min(protocol.shape[1:]) / SIDE) ** 2,
         )
 
     def _solved(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt | None:
         """The images of the attack that proves all of them, or the most; null where none does."""
         best = None
-        for name in (*PROVING, *SOLVING):
-            attack: UpdateInversion = ATTACKS.make(name)
+        for name in SOLVING:
+            attack = self._solver(name)
             try:
                 rebuilt = attack.rebuild(update, knowledge, rng)
             except CannotRun:
                 continue
-            if name in SOLVING and not _explains(rebuilt, update, rng):
+            if not rebuilt.proven and not _explains(rebuilt, update, rng):
                 continue
             if len(rebuilt.x) > (0 if best is None else len(best.x)):
                 best = replace(rebuilt, note=joined([_made_by(name, rebuilt.x, update), rebuilt.note]))
             if len(rebuilt.x) == update.samples:
                 break
         return best
+
+    def _solver(self, name: str) -> UpdateInversion:
+        """The attack of that name; one that may take long, within the share of an update.
+
+        Whatever it has not proven by then is left out, so the clock decides only whether a proof is found.
+        """
+        timed = "seconds" in ATTACKS.load(name).__dataclass_fields__
+        attack: UpdateInversion = ATTACKS.make(f"{name}(seconds={self._share})" if timed else name)
+        return attack
+
+    @property
+    def _share(self) -> float:
+        """The seconds for one update."""
+        return self.seconds / self.updates
 
     def _searched(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
         search = self.search(update)
@@ -123,7 +143,8 @@ class StrongestInversion(UpdateInversion):
 
 def _explains(rebuilt: Rebuilt, update: AttackedUpdate, rng: torch.Generator) -> bool:
     """Whether the gradient of one image, with whichever label, is the one that was seen."""
-    assert len(rebuilt.x) == update.samples == 1
+    if not len(rebuilt.x) == update.samples == update.steps == 1:
+        return False
     target, _ = make_target(update, None, 1, 0, rng)
     matcher = Matcher(target)
     x, classes = rebuilt.x[None], torch.arange(update.protocol.classes)

@@ -80,7 +80,7 @@ def _measured(measured: Measured, cell: str, attack: str, metric: str) -> str:
 
 
 def _form(metric: str) -> str:
-    return ".1f" if metric.startswith("psnr") else ".3f"
+    return ".1f" if "psnr" in metric else ".3f"
 
 
 def _table_4(measured: Measured, name: str, metric: str) -> StudyTable:

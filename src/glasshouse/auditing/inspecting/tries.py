@@ -14,6 +14,7 @@ from torch import Tensor
 
 from glasshouse.access import UpdateAccess
 from glasshouse.attacks.inversion.distances import cosine
+from glasshouse.attacks.inversion.effort import affordable_steps
 from glasshouse.attacks.inversion.target import Matcher
 from glasshouse.attacks.inversion.targets import make_target
 from glasshouse.attacks.inversion.updates import AttackedUpdate, training_network
@@ -31,10 +32,13 @@ CLOSED_FORMS = ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak")
 """The attacks that compute images, where they apply."""
 
 SEARCHES = (
-    "dlg(most=8,labels='{labels}',seconds={seconds:g})",
-    "strongest-inversion(updates=1,labels='{labels}',seconds={seconds:g})",
+    "dlg(most={most},labels='{labels}',seconds={seconds:g})",
+    "inverting-gradients(most={most},labels='{labels}',steps={steps},seconds={seconds:g})",
 )
 """The searches: the first is best through smooth networks, the second through others."""
+
+MOST = 8
+"""As many images are searched for at most."""
 
 STARTS = 2
 """As many starts each search has."""
@@ -92,10 +96,15 @@ def closed_forms(case: Case, seconds: float, progress: Progress) -> list[Try]:
 
 
 def searches(case: Case, labels: str, seconds: float, engine: Engine, progress: Progress) -> list[Try]:
-    """What each search finds from each of its starts, all of them together in about so many seconds."""
-    count = STARTS * len(SEARCHES)
+    """What each search finds from each of its starts, all of them together in about so many seconds.
+
+    The clock ends a search; its schedule is that of the steps which the seconds usually pay for.
+    """
+    count, protocol = STARTS * len(SEARCHES), case.protocol
     each = seconds * min(engine.workers, count) / count
-    specs = [spec.format(labels=labels, seconds=each) for spec in SEARCHES]
+    steps = affordable_steps(protocol.architecture, protocol.shape, min(MOST, *case.sizes), each)
+    told = {"most": MOST, "labels": labels, "steps": steps, "seconds": each}
+    specs = [spec.format(**told) for spec in SEARCHES]
     seeds = [derive(case.subject.seed or 0, "start", number) for number in range(STARTS)]
     shared = engine.share(case)
     jobs = [_Job(shared, spec, seed) for seed in seeds for spec in specs]

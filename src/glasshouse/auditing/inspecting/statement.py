@@ -96,7 +96,7 @@ def _answer(inspected: Inspected, kept: Try | None) -> str:
         word = "EXPOSED" if recovered else "NOT REBUILT"
         return (
             f"{word}: {recovered} of {len(psnr)} images were rebuilt closely enough to count ({RECOVERED:g} "
-            f"dB or more), by {kept.spec}; the mean PSNR is {psnr.mean():.1f} dB."
+            f"dB or more), by {kept.spec}; PSNR from {psnr.min():.1f} to {psnr.max():.1f} dB."
         )
     if kept.complete:
         many = "the image" if samples == 1 else f"all {samples} images"

@@ -37,6 +37,15 @@ def cosine(gradient: Sequence[Tensor], seen: Sequence[Tensor], weights: Sequence
     return 1 - dot / (lengths[0] * lengths[1])
 
 
+def worst_tensor(gradient: Sequence[Tensor], seen: Sequence[Tensor]) -> float:
+    """The largest cosine distance of a tensor, in [0, 2]; tensors that nothing was seen of are left out.
+
+    All tensors together say less: where one outweighs the others, images may be wrong and the angle small.
+    """
+    pairs = [(part.detach().double(), other.double()) for part, other in zip(gradient, seen) if other.any()]
+    return max([0.0, *(float(cosine([part], [other], [1.0])) for part, other in pairs)])
+
+
 DISTANCES: dict[str, Distance] = {"l2": squared, "l1": absolute, "cosine": cosine}
 
 WEIGHTINGS = ("equal", "rising", "falling")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.inversion.distances import cosine
+from glasshouse.attacks.inversion.distances import worst_tensor
 from glasshouse.attacks.inversion.effort import affordable_steps
 from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
 from glasshouse.attacks.inversion.label_guesses import SOURCES
@@ -24,7 +24,7 @@ SOLVING = ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak")
 """The attacks that solve for images instead of searching, in the order in which they are tried."""
 
 EXPLAINED = 1e-3
-"""The cosine distance up to which a gradient is the one that was seen."""
+"""The cosine distance, of every tensor, up to which a gradient is the one that was seen."""
 
 SEARCH = SwiftInversion
 """The search for what no attack solves for."""
@@ -149,8 +149,7 @@ def _explains(rebuilt: Rebuilt, update: AttackedUpdate, rng: torch.Generator) ->
     matcher = Matcher(target)
     x, classes = rebuilt.x[None], torch.arange(update.protocol.classes)
     gradients = (matcher(x.to(target.gradient.dtype), label) for label in classes.split(1))
-    equal = [1.0] * len(matcher.seen)
-    return any(cosine(gradient, matcher.seen, equal).item() <= EXPLAINED for gradient in gradients)
+    return any(worst_tensor(gradient, matcher.seen) <= EXPLAINED for gradient in gradients)
 
 
 def _made_by(name: str, x: Tensor, update: AttackedUpdate) -> str:

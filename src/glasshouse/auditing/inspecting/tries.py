@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import UpdateAccess
-from glasshouse.attacks.inversion.distances import cosine
+from glasshouse.attacks.inversion.distances import worst_tensor
 from glasshouse.attacks.inversion.effort import affordable_steps
 from glasshouse.attacks.inversion.target import Matcher
 from glasshouse.attacks.inversion.targets import make_target
@@ -140,16 +140,10 @@ def _mismatches(update: AttackedUpdate, rebuilt: Rebuilt) -> tuple[float | None,
     target, _ = make_target(update, labels, len(x), SIMULATED, torch_rng(0))
     matcher, noise = Matcher(target), torch.rand(x.shape, generator=torch_rng(0))
     ours, of_noise = (
-        _largest(matcher(images.expand(target.copies, *x.shape), labels), matcher.seen)
+        worst_tensor(matcher(images.expand(target.copies, *x.shape), labels), matcher.seen)
         for images in (x, noise)
     )
     return ours, of_noise
-
-
-def _largest(gradient: Sequence[Tensor], seen: Sequence[Tensor]) -> float:
-    """The largest cosine distance of a tensor, in [0, 2]; tensors that nothing was seen of are left out."""
-    pairs = [(part.detach().double(), other.double()) for part, other in zip(gradient, seen) if other.any()]
-    return max(0.0, *(float(cosine([part], [other], [1.0])) for part, other in pairs))
 
 
 def attacked(case: Case) -> AttackedUpdate:

@@ -47,6 +47,9 @@ DEVIATIONS = 20.0
 UNDECIDED = 1e3
 """Pre-activations this many times the noise in the gradient, or smaller, have no sign."""
 
+POLISHINGS = 3
+"""How often a column is fitted to its zeros, and they to it."""
+
 SLACK = 30.0
 """How much farther off it may be for a column that was fitted to a few rows only."""
 
@@ -138,12 +141,17 @@ def distinct(q: Tensor) -> Tensor:
 
 
 def _sound_column(factors: Factors, silent: Tensor) -> Tensor | None:
-    """The column that is zero at the `silent` neurons, bool of shape (neurons,), where it is sound."""
+    """The column that is zero at the `silent` neurons, bool of shape (neurons,), where it is sound.
+
+    A column of few rows passes others for zero that are not, which bend it; so its zeros are found anew.
+    """
     column = _only_column(factors, silent)
-    if column is None:
-        return None
-    silent = factors.silent(column[None])[0]
-    return _only_column(factors, silent) if silent.sum() >= factors.samples - 1 + SPARE else None
+    for _ in range(POLISHINGS):
+        if column is None:
+            return None
+        silent = factors.silent(column[None])[0]
+        column = _only_column(factors, silent) if silent.sum() >= factors.samples - 1 + SPARE else None
+    return column
 
 
 def _only_column(factors: Factors, silent: Tensor) -> Tensor | None:

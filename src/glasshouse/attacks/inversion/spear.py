@@ -207,8 +207,7 @@ def _judged(
         impossible = bool((contradictions & fires).any())
         reproduced = residual <= REPRODUCED * factors.noise_share + ROUNDING
         reason = _missing_proof(agreement, impossible, residual, reproduced)
-    x = inputs[:, :-1]
-    return LayerBatch(x, factors.samples, agreement, residual, reason is None, reason, seconds)
+    return LayerBatch(inputs[:, :-1], factors.samples, agreement, residual, reason is None, reason, seconds)
 
 
 def factorise(gradient: Tensor, layer: Tensor) -> Factors:

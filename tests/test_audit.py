@@ -169,8 +169,10 @@ def test_the_written_configuration_runs_again(tiny_run, tmp_path):
 def test_the_numbers_do_not_depend_on_the_number_of_workers(tiny_run, tmp_path):
     again = run_audit(make_setting(TINY), out=tmp_path / "run", workers=4, quiet=True)
     assert without_seconds(again.folder) == without_seconds(tiny_run.folder)
-    curves = [(run.folder / "curves.json").read_text() for run in (again, tiny_run)]
-    assert curves[0] == curves[1]
+    first, second = (json.loads((run.folder / "curves.json").read_text()) for run in (again, tiny_run))
+    for point in (*first["course"], *second["course"]):
+        point["seconds"] = None
+    assert first == second
 
 
 def test_files_of_different_defences_never_share_a_name():

@@ -69,7 +69,7 @@ def run_battery(
             progress,
             detailed=detailed and variant.name == "none",
         )
-        if variant.name == "none" and experiment.setting.audit.ladder:
+        if variant.name == "none" and climbs(experiment.setting):
             findings += climb(experiment, target, folder, engine, progress)
         for assignment, attacked in zip(chosen, results):
             if central:
@@ -125,6 +125,15 @@ def _train_alone(job: _Training) -> None:
         train(job.experiment.get(), job.folder, engine, progress, job.variant, job.reads)
 
 
+def climbs(setting: Setting) -> bool:
+    """Whether the ladder of realism is climbed: by the inversion that the setting names, or not at all."""
+    return setting.audit.ladder and any(map(_inverts, setting.audit.attacks))
+
+
+def _inverts(spec: str) -> bool:
+    return parse_spec(spec, "attack")[0] == StrongestInversion.name
+
+
 def within_budget(setting: Setting) -> list[str]:
     """The setting's attacks; `strongest-inversion`, where it does not say how long it takes, as it may.
 
@@ -136,7 +145,7 @@ def within_budget(setting: Setting) -> list[str]:
 
 def _budgeted(spec: str, seconds: float) -> str:
     name, options = parse_spec(spec, "attack")
-    if name != StrongestInversion.name or "seconds" in options:
+    if not _inverts(spec) or "seconds" in options:
         return spec
     share = seconds / len(StrongestInversion.needs)  # the adversaries that attack one model with it
     told = ",".join(f"{option}={value!r}" for option, value in {"seconds": share, **options}.items())

@@ -194,7 +194,7 @@ def a_meta_tensor():
     ("returned", "says"),
     [
         (lambda: sys.exit(0), "failed with SystemExit: 0"),
-        (lambda: exec("raise error", {"error": Wordless()}), "failed with Wordless: Wordless"),
+        (lambda: exec("raise error", {"error": Wordless()}), "failed with Wordless;"),
         (lambda: (pair for pair in ()), "returned a generator"),
         (lambda: ((x for x in X), Y), "pixels of type object"),
         (lambda: (NoArray(), Y), "not an array (no array)"),

@@ -149,7 +149,7 @@ def test_lone_samples_come_back_through_a_channel_that_shows_only_the_sum(engine
     psnr = psnr_of_each(batches, found.x)[lone(batches, 200, auxiliary)]
     assert psnr.min() > 40
     assert psnr.mean() > 60
-    assert found.clients == (0, 1, 2)
+    assert found.parts[0].clients == (0, 1, 2)
     assert found.offline > 0
     assert found.online > 0
 

@@ -122,7 +122,7 @@ def test_peeling_finds_every_sample_where_one_direction_loses_collisions(engine,
     peeled = PeeledScaleMIA(rounds=1).run(access, knowledge, rng())
     published = ScaleMIA().run(access, knowledge, rng())
     assert recovered(peeled, held) > 0.97
-    samples = sum(len(held[client]) for client in published.clients)
+    samples = sum(len(held[client]) for client in published.parts[0].clients)
     alone = (1 - 1 / 256) ** (samples - 1)
     assert recovered(published, held) == pytest.approx(alone, abs=0.15)
 

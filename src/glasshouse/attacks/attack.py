@@ -37,11 +37,11 @@ class Knowledge:
 
     candidates: Images | None = None
     auxiliary: Images | None = None
-    labels: Mapping[int, np.ndarray] | None = None
     batches: np.ndarray | None = None
     shadows: Shadows | None = None
     online_shadows: Shadows | None = None
     surrogate: "Surrogate | None" = None
+    labels: Mapping[int, np.ndarray] | None = None
 
     def described(self) -> tuple[str, ...]:
         """What is granted, in words for a finding."""

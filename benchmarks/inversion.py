@@ -32,7 +32,7 @@ from glasshouse.measures.pictures import paired_psnr
 from glasshouse.models.convolutional import convolutions
 
 PUBLISHED = "inverting-gradients(labels='given')"
-FASTER = "swift-inversion(labels='given')"
+FASTER = "inverting-gradients(labels='given',steps=480,lr=0.03,patience=0.1)"
 CLIENT = Recipe(batch_size=0, lr=1.0, mode="eval")
 TRAINING = Recipe(epochs=2, batch_size=64, lr=0.05, momentum=0.9)
 TRAINED = 5000

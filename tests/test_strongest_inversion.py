@@ -12,9 +12,9 @@ from glasshouse.access import AggregateAccess, UpdateAccess
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.inversion import strongest
 from glasshouse.attacks.inversion.effort import FEWEST, MOST, affordable_steps, operations
+from glasshouse.attacks.inversion.published import InvertingGradients
 from glasshouse.attacks.inversion.spear import seconds_of_a_pass
 from glasshouse.attacks.inversion.strongest import StrongestInversion
-from glasshouse.attacks.inversion.swift import SwiftInversion
 from glasshouse.attacks.inversion.updates import attacked_updates
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt
@@ -224,7 +224,7 @@ def test_simulating_local_steps_costs_a_pass_for_each(engine):
 
 def test_fewer_pixels_may_differ_more_from_their_neighbours(small):
     update = attacked_updates(small[1], 1)[0]
-    assert StrongestInversion().search(update).tv == pytest.approx(SwiftInversion.tv / 16)
+    assert StrongestInversion().search(update).tv == pytest.approx(InvertingGradients.tv / 16)
 
 
 def test_a_batch_behind_a_linear_layer_and_a_relu_is_proven(engine):

@@ -12,8 +12,8 @@ from glasshouse.attacks.inversion.effort import affordable_steps
 from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
 from glasshouse.attacks.inversion.label_guesses import SOURCES
 from glasshouse.attacks.inversion.matching import GradientMatching
+from glasshouse.attacks.inversion.published import InvertingGradients
 from glasshouse.attacks.inversion.spear import Spear, seconds_of_a_pass
-from glasshouse.attacks.inversion.swift import SwiftInversion
 from glasshouse.attacks.inversion.target import Matcher
 from glasshouse.attacks.inversion.targets import make_target
 from glasshouse.attacks.inversion.updates import AttackedUpdate
@@ -27,7 +27,7 @@ SOLVING = ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak")
 EXPLAINED = 1e-3
 """The cosine distance, of every tensor, up to which a gradient is the one that was seen."""
 
-SEARCH = SwiftInversion
+SEARCH = InvertingGradients
 """The search for what no attack solves for."""
 
 SIDE = 32
@@ -102,6 +102,7 @@ class StrongestInversion(UpdateInversion):
             steps=round(evaluations / (1 + (RESTARTS - 1) * CULLED)) if several else evaluations,
             restarts=RESTARTS if several else 1,
             culled=CULLED,
+            patience=0.1,
             simulate=SIMULATED,
             # Neighbouring pixels differ the more the fewer there are of them.
             tv=SEARCH.tv * min(1.0, min(protocol.shape[1:]) / SIDE) ** 2,

@@ -82,7 +82,7 @@ def test_the_search_fills_the_places_that_a_closed_form_leaves(small, monkeypatc
     assert len(rebuilt.x) == 3
     assert all(len(at.x) == 3 and torch.equal(at.x[0], held[0]) for at in rebuilt.snapshots)
     assert "1 of 3 images by some" in rebuilt.note
-    assert "3 of 3 images by swift-inversion" in rebuilt.note
+    assert f"3 of 3 images by {strongest.SEARCH.name}" in rebuilt.note
 
 
 def test_without_a_closed_form_the_images_are_those_of_the_search(small, monkeypatch):

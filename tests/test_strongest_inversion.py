@@ -13,6 +13,7 @@ from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.inversion import strongest
 from glasshouse.attacks.inversion.effort import FEWEST, MOST, affordable_steps, operations
 from glasshouse.attacks.inversion.published import InvertingGradients
+from glasshouse.attacks.inversion.spear import seconds_of_a_pass
 from glasshouse.attacks.inversion.strongest import StrongestInversion
 from glasshouse.attacks.inversion.updates import attacked_updates
 from glasshouse.errors import BadInput, CannotRun
@@ -55,7 +56,7 @@ def small(engine):
 def solving(monkeypatch, **solvers):
     """Let these solvers be all the closed forms that there are."""
     monkeypatch.setattr(strongest, "SOLVING", tuple(solvers))
-    monkeypatch.setattr(StrongestInversion, "_solver", lambda _, name: solvers[name])
+    monkeypatch.setattr(StrongestInversion, "_solver", lambda _, name, update: solvers[name])
 
 
 def test_what_is_solved_for_completely_is_not_searched_for(small, monkeypatch):
@@ -81,7 +82,7 @@ def test_the_search_fills_the_places_that_a_closed_form_leaves(small, monkeypatc
     assert len(rebuilt.x) == 3
     assert all(len(at.x) == 3 and torch.equal(at.x[0], held[0]) for at in rebuilt.snapshots)
     assert "1 of 3 images by some" in rebuilt.note
-    assert "3 of 3 images by inverting-gradients" in rebuilt.note
+    assert f"3 of 3 images by {strongest.SEARCH.name}" in rebuilt.note
 
 
 def test_without_a_closed_form_the_images_are_those_of_the_search(small, monkeypatch):
@@ -234,3 +235,16 @@ def test_a_batch_behind_a_linear_layer_and_a_relu_is_proven(engine):
     rebuilt = StrongestInversion(seconds=60, updates=1).rebuild(update, NOTHING, rng())
     assert rebuilt.proven
     assert match(case.truth.held_by([0]).x, rebuilt.x).psnr.min() > 40
+
+
+def test_no_clock_decides_how_far_spear_gets(engine):
+    torch.manual_seed(0)
+    wide = nn.Sequential(nn.Flatten(), nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, CLASSES))
+    case = finished(engine, model=wide, split=make_split((6,)))
+    (update,) = attacked_updates(access_to(case, UpdateAccess), 1)
+    attack = StrongestInversion(seconds=1, updates=1)
+    spear = attack._solver("spear", update)
+    assert spear.passes == round(1 / seconds_of_a_pass(update))
+    assert spear.seconds > 60 * spear.passes * seconds_of_a_pass(update)
+    with pytest.raises(CannotRun, match="longer than there is time for"):
+        StrongestInversion(seconds=1e-3, updates=1)._solver("spear", update)

@@ -15,6 +15,7 @@ errors, the batch is exact.
 import time
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +33,7 @@ from glasshouse.attacks.inversion.sparse_columns import (
 from glasshouse.attacks.inversion.updates import AttackedUpdate
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt
-from glasshouse.options import check_flag, check_number
+from glasshouse.options import check_flag, check_number, check_whole
 
 GAP = 100.0
 """How far the singular values must fall, at least, from the last of the samples to the first of the noise."""
@@ -54,24 +55,31 @@ REFINEMENTS = 3
 TURNED = 0.05
 """The share of neurons that several local steps may turn on or off for a sample."""
 
+PASS = 2e-4
+"""Seconds that a pass over the neurons takes for each of them and each sample, about, on one core."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Spear(UpdateInversion):
     """SPEAR: all images behind an update at once, exactly, and a proof that they are (Dimitrov et al. 2024).
 
     Reads the first layer of a network that begins with a linear one and a ReLU, for `seconds` an update at
-    most. Where it is not `guided` by the signs of pre-activations it draws rows at random, as published.
+    most, and where `passes` are given for at most as many over its neurons, which no machine's speed decides.
+    Where it is not `guided` by the signs of pre-activations it draws rows at random, as published.
     """
 
     name = "spear"
 
     seconds: float = 60.0
+    passes: int | None = None
     guided: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_number(self.name, "seconds", self.seconds, 0, open_low=True)
         check_flag(self.name, "guided", self.guided)
+        if self.passes is not None:
+            check_whole(self.name, "passes", self.passes, 1)
 
     def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
         layout, layer = update.protocol.layout, leading_layer(update.protocol)
@@ -81,6 +89,7 @@ class Spear(UpdateInversion):
             *(gradient[name] for name in names),
             *(sent[name] for name in names),
             seconds=self.seconds,
+            passes=self.passes,
             guided=self.guided,
             turned=TURNED if update.steps > 1 else 0.0,
             rng=rng,
@@ -94,6 +103,12 @@ class Spear(UpdateInversion):
             raise CannotRun(batch.reason or "no image has a gradient")
         x = batch.x.float().nan_to_num().clamp(0, 1).view(-1, *update.protocol.shape)
         return Rebuilt(x, update.clients, note=batch.described, proven=batch.exact)
+
+
+def seconds_of_a_pass(update: AttackedUpdate) -> float:
+    """About how long one pass takes on one core, by the sizes of the layer and the batch alone."""
+    weight = f"{leading_layer(update.protocol)}.weight".lstrip(".")
+    return PASS * len(update.protocol.layout.named(update.sent)[weight]) * update.samples
 
 
 def leading_layer(protocol: Protocol) -> str:
@@ -161,23 +176,27 @@ def invert_layer(
     bias: Tensor,
     *,
     seconds: float,
+    passes: int | None = None,
     guided: bool = True,
     turned: float = 0.0,
     rng: torch.Generator,
 ) -> LayerBatch:
     """The batch that entered a linear layer, from gradients of shapes (neurons, inputs) and (neurons,).
 
-    The search ends with the last column, or after `seconds`. Where it is not `guided`, rows are drawn at
-    random. `turned` is the share of neurons that may have begun or ceased to fire for a sample since `weight`
-    and `bias`, as in several local steps: their sum still has the rank and the zeros of a batch. Raises
-    `CannotRun` where the gradient does not have that rank.
+    The search ends with the last column, or after `seconds`, or as many `passes` as are given. Where it is
+    not `guided`, rows are drawn at random. `turned` is the share of neurons that may have begun or ceased to
+    fire for a sample since `weight` and `bias`, as in several local steps: their sum still has the rank and
+    the zeros of a batch. Raises `CannotRun` where the gradient does not have that rank.
     """
     began = time.perf_counter()
     gradient = torch.cat([weight_gradient, bias_gradient[:, None]], 1).double()
     layer = torch.cat([weight, bias[:, None]], 1).double()
     factors = factorise(gradient, layer)
     samples = FoundSamples(factors, turned)
-    while not samples.consistent and time.perf_counter() - began < seconds:
+    for number in count():
+        late = time.perf_counter() - began >= seconds or number == passes
+        if samples.consistent or late:
+            break
         if samples.complete:
             samples.drop_doubtful()
         elif guided:

@@ -13,6 +13,7 @@ from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
 from glasshouse.attacks.inversion.label_guesses import SOURCES
 from glasshouse.attacks.inversion.matching import GradientMatching
 from glasshouse.attacks.inversion.published import InvertingGradients
+from glasshouse.attacks.inversion.spear import Spear, seconds_of_a_pass
 from glasshouse.attacks.inversion.target import Matcher
 from glasshouse.attacks.inversion.targets import make_target
 from glasshouse.attacks.inversion.updates import AttackedUpdate
@@ -37,6 +38,9 @@ RESTARTS, CULLED = 4, 1 / 8
 
 WORTH_CULLING = 400
 """Steps from which a search is long enough for several starts."""
+
+LONGEST = 3600.0
+"""Seconds after which any attack ends, whatever it was thought to take."""
 
 SIMULATED = 16
 """As many local steps are simulated at most."""
@@ -108,9 +112,8 @@ class StrongestInversion(UpdateInversion):
         """The images of the attack that proves all of them, or the most; null where none does."""
         best = None
         for name in SOLVING:
-            attack = self._solver(name)
             try:
-                rebuilt = attack.rebuild(update, knowledge, rng)
+                rebuilt = self._solver(name, update).rebuild(update, knowledge, rng)
             except CannotRun:
                 continue
             if not rebuilt.proven and not _explains(rebuilt, update, rng):
@@ -121,14 +124,15 @@ class StrongestInversion(UpdateInversion):
                 break
         return best
 
-    def _solver(self, name: str) -> UpdateInversion:
-        """The attack of that name; one that may take long, within the share of an update.
-
-        Whatever it has not proven by then is left out, so the clock decides only whether a proof is found.
-        """
-        timed = "seconds" in ATTACKS.load(name).__dataclass_fields__
-        attack: UpdateInversion = ATTACKS.make(f"{name}(seconds={self._share})" if timed else name)
-        return attack
+    def _solver(self, name: str, update: AttackedUpdate) -> UpdateInversion:
+        """The attack of that name; the one that may take long, for as long as an update's share pays for."""
+        attack: UpdateInversion = ATTACKS.make(name)
+        if not isinstance(attack, Spear):
+            return attack
+        passes = round(self._share / seconds_of_a_pass(update))
+        if not passes:
+            raise CannotRun("a pass over the neurons takes longer than there is time for")
+        return replace(attack, passes=passes, seconds=LONGEST)
 
     @property
     def _share(self) -> float:

@@ -84,7 +84,7 @@ class Run:
         self.process = subprocess.Popen(
             command("run"),
             cwd=place,
-            env=environment("tmp"),
+            env={**os.environ, "TMPDIR": "tmp"},
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
             start_new_session=True,
@@ -106,15 +106,6 @@ class Run:
         caught = next((line.split()[1] for line in lines if line.startswith(b"SigCgt:")), b"0")
         return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
-    def left_after(self) -> float:
-        """Seconds until no process of the run was left, or infinity."""
-        began = time.monotonic()
-        while alive(self.process.pid):
-            if time.monotonic() - began > PATIENCE:
-                return float("inf")
-            time.sleep(0.05)
-        return time.monotonic() - began
-
     def errors(self) -> str:
         self._errors.seek(0)
         return self._errors.read()
@@ -123,10 +114,6 @@ class Run:
 def command(out: str) -> list[str]:
     module = [sys.executable, "-m", "glasshouse.cli"]
     return [*module, *("audit", "audit.toml"), *("--out", out), *("--workers", "2"), "-q"]
-
-
-def environment(temporary: str) -> dict[str, str]:
-    return {**os.environ, "TMPDIR": temporary}
 
 
 def alive(session: int) -> list[int]:
@@ -140,6 +127,16 @@ def alive(session: int) -> list[int]:
         if state != "Z" and int(numbers[2]) == session:
             found.append(int(folder.name))
     return found
+
+
+def gone_after(session: int) -> float:
+    """Seconds until no process of a session was left, or infinity."""
+    began = time.monotonic()
+    while alive(session):
+        if time.monotonic() - began > PATIENCE:
+            return float("inf")
+        time.sleep(0.05)
+    return time.monotonic() - began
 
 
 def told(pid: int, name: str) -> bytes:
@@ -191,7 +188,7 @@ class Striker:
             self._hit(place, kind, outcome)
         last = Run(place)
         outcome.check(last.wait() == 0, f"the run did not end well: {last.errors()}")
-        outcome.check(last.left_after() < PATIENCE, "processes were left after the end")
+        outcome.check(gone_after(last.process.pid) < PATIENCE, "processes were left after the end")
         outcome.check(not left_in(place / "tmp"), "a temporary folder was left after the end")
         self._compare(place / "run" / "results.json", outcome)
         return outcome
@@ -210,7 +207,7 @@ class Striker:
             (os.killpg if kind == "Ctrl-C" else os.kill)(run.process.pid, number)
             code = run.wait(PATIENCE)
             outcome.check(code == expected, f"{kind} gave exit code {code}")
-            outcome.worst = max(outcome.worst, run.left_after())
+            outcome.worst = max(outcome.worst, gone_after(run.process.pid))
             if kind != "SIGKILL":
                 outcome.check(run.errors().strip() == CONTINUES, f"{kind} said: {run.errors()}")
                 outcome.check(not left_in(place / "tmp"), f"{kind} left a temporary folder")
@@ -224,14 +221,14 @@ class Striker:
         os.kill(self.random.choice(workers), signal.SIGKILL)
         outcome.check(run.wait() == 0, f"a killed worker ended the run: {run.errors()}")
         outcome.check(not run.errors(), f"a killed worker said: {run.errors()}")
-        outcome.worst = max(outcome.worst, run.left_after())
+        outcome.worst = max(outcome.worst, gone_after(run.process.pid))
 
     def _fill_disk(self, place: Path, outcome: Outcome) -> None:
         size = int(self.kilobytes * self.random.uniform(0.02, 1))
         script = subprocess.Popen(
             [*UNSHARED, ON_A_SMALL_DISK, "sh", str(size), *command("disk/run")],
             cwd=place,
-            env=environment("disk/tmp"),
+            env={**os.environ, "TMPDIR": "disk/tmp"},
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -244,7 +241,8 @@ class Striker:
         for moment in ("struck", "resumed"):
             left = (place / f"{moment}.left").read_text()
             outcome.check("glasshouse-" not in left, f"{moment}: a temporary folder was left")
-        outcome.check(not alive(script.pid), "a full disk left processes")
+        outcome.worst = gone_after(script.pid)
+        outcome.check(outcome.worst < PATIENCE, "a full disk left processes")
         self._compare(place / "results.json", outcome)
 
     def _compare(self, results: Path, outcome: Outcome) -> None:
@@ -289,9 +287,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             good = sum(not outcome.wrong for outcome in outcomes)
             worst = max(outcome.worst for outcome in outcomes)
             print(f"{kind:14} {len(outcomes):6} {good:9} {worst:28.1f} s", flush=True)
-            for complaint in itertools.chain(*(outcome.wrong for outcome in outcomes)):
-                failed = True
-                print(f"  {complaint}", flush=True)
+            complaints = list(itertools.chain(*(outcome.wrong for outcome in outcomes)))
+            print(*(f"  {complaint}\n" for complaint in complaints), sep="", end="", flush=True)
+            failed = failed or bool(complaints)
     return int(failed)
 
 

@@ -84,7 +84,16 @@ def test_each_model_has_a_curve_that_begins_without_a_change_and_ends_at_the_fin
 
 def test_only_pictures_of_the_undefended_federation_are_kept(run, curves):
     assert {(entry["strategy"], entry["defence"]) for entry in curves["gallery"]} == {("fedavg", "none")}
-    assert set(curves) == {"training", "roc", "gallery", "risk", "robustness", "histograms", "course", "statements"}
+    assert set(curves) == {
+        "training",
+        "roc",
+        "gallery",
+        "risk",
+        "robustness",
+        "histograms",
+        "course",
+        "statements",
+    }
     assert curves["histograms"] == []
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glasshouse.api import audit as audit
     from glasshouse.api import inspect_update as inspect_update
+    from glasshouse.api import search_policy as search_policy
     from glasshouse.auditing.setting import Setting as Setting
     from glasshouse.data.dataset import Dataset as Dataset
     from glasshouse.data.images import Images as Images
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "audit": "glasshouse.api",
     "inspect_update": "glasshouse.api",
+    "search_policy": "glasshouse.api",
     "Setting": "glasshouse.auditing.setting",
     "Dataset": "glasshouse.data.dataset",
     "Images": "glasshouse.data.images",

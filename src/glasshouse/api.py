@@ -13,6 +13,9 @@ from glasshouse.auditing.inspecting.run import Inspection, run_inspection
 from glasshouse.auditing.run import run_audit
 from glasshouse.auditing.setting import EXAMPLE, Setting
 from glasshouse.data.parts import read_pair
+from glasshouse.defences.policies.privacy_score import as_precision
+from glasshouse.defences.policies.run import Found, run_search
+from glasshouse.defences.policies.search import Plan
 from glasshouse.errors import BadInput
 from glasshouse.models.shapes import Shape
 from glasshouse.report import write_report
@@ -110,6 +113,26 @@ def _shape_of(parts: Mapping[str, Any]) -> Shape:
         channels, height, width = read_pair(name, part)[0].shape[1:]
         return channels, height, width
     raise BadInput("no shape of an image is given; give it like 1x28x28 with --shape, or images with --truth")
+
+
+def search_policy(
+    data: Any = "digits",
+    model: str | nn.Module = "lenet",
+    *,
+    candidates: int = 300,
+    keep: int = 10,
+    images: int = 100,
+    precision: str = "float32",
+    seed: int = 0,
+    **options: Any,
+) -> Found:
+    """Find a transformation policy for a model and data, and write it to a policy file.
+
+    `data` is a `Dataset`, `Images`, arrays (x, y) or a name of them, `model` a network or a name. Further
+    options are those of `run_search`: `out`, `workers`, `engine`, `quiet`.
+    """
+    plan = Plan(candidates=candidates, keep=keep, images=images, seed=seed, precision=as_precision(precision))
+    return run_search(data, model, plan, **options)
 
 
 def study(name: str, **options: Any) -> Results:

@@ -1,12 +1,17 @@
 """The errors that end a command with one line, the one by which an attack says that it does not apply, and
 how a line names what went wrong."""
 
+import errno
+
 LONGEST_VALUE = 100
 LONGEST_MESSAGE = 300
 """As many characters of a value, and of another library's message, fit into a line."""
 
 LONGEST = 2000
 """Characters of a message that are shown."""
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
+"""What the system says when a disk has no more space, or fails."""
 
 
 class BadInput(ValueError):
@@ -28,6 +33,11 @@ class Fault(BadInput):
 
     A fault passes: it is never a finding, and what it stopped is done when the command is run again.
     """
+
+
+def disk_failed(error: BaseException) -> bool:
+    """Whether `error` says that a disk is full, or fails, whatever was to be written."""
+    return isinstance(error, OSError) and error.errno in FULL
 
 
 def fault_of(error: BaseException) -> Fault | None:

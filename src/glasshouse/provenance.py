@@ -37,9 +37,15 @@ class Origin:
 
 
 def own_code(specs: Iterable[str]) -> dict[str, str]:
-    """Those of the names in `specs` that lead to a user's own code, each with a digest of that code."""
-    names = [parse_spec(spec, "name")[0] for spec in specs]
-    return {name: _digest(name.partition(":")[0]) for name in names if ":" in name}
+    """Those of the names in `specs` that lead to a user's own code, each with a digest of that code.
+
+    With them go the files that options name, as `policy='mine.toml'` does, each with a digest of its content.
+    """
+    calls = [parse_spec(spec, "name") for spec in specs]
+    code = {name: _digest(name.partition(":")[0]) for name, _ in calls if ":" in name}
+    values = [value for _, options in calls for value in options.values() if isinstance(value, str)]
+    files = {value: Path(value) for value in values if value.endswith(".toml") and Path(value).is_file()}
+    return code | {slug(name): _digest_of({file}) for name, file in files.items()}
 
 
 def work_name(text: str, specs: Iterable[str]) -> str:
@@ -68,8 +74,12 @@ def _source(kind: type) -> bytes:
 
 def _digest(module: str) -> str:
     """A digest of a module's file and of all others that it leads to and that nobody installed."""
+    return _digest_of(_files(module))
+
+
+def _digest_of(files: set[Path]) -> str:
     digest = hashlib.blake2b(digest_size=8)
-    for file in sorted(_files(module)):
+    for file in sorted(files):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 

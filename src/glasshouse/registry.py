@@ -89,6 +89,15 @@ def parse_spec(spec: str, kind: str) -> tuple[str, dict[str, Any]]:
         ) from None
 
 
+def write_spec(name: str, options: Mapping[str, Any]) -> str:
+    """What `parse_spec` reads as the name with these options.
+
+    >>> write_spec("pgd", {"steps": 10, "norm": "l2"})
+    "pgd(steps=10,norm='l2')"
+    """
+    return f"{name}({','.join(f'{option}={value!r}' for option, value in options.items())})"
+
+
 def check_length(spec: str, kind: str) -> None:
     """Refuse a name that is longer than any could be, before time goes into reading it."""
     if len(spec) > LONGEST_SPEC:

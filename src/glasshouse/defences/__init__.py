@@ -17,6 +17,7 @@ DEFENCES = Registry(
         "clipping": "glasshouse.defences.perturbation:Clipping",
         "adversarial-training": "glasshouse.defences.hardening:AdversarialTraining",
         "vet": "glasshouse.defences.vet:Vet",
+        "transformation-policy": "glasshouse.defences.policies.defence:TransformationPolicy",
         "differential-privacy": "glasshouse.defences.privacy:DifferentialPrivacy",
     },
     base="glasshouse.defences.defence:Defence",
@@ -27,7 +28,7 @@ def make_defences(spec: str) -> "Stack":
     """Defences from `none`, `pruning(fraction=0.95)` or `clipping(norm=1.0)+gaussian-noise(std=0.01)`."""
     from glasshouse.defences.defence import Stack
 
-    return Stack([DEFENCES.make(part) for part in split_defences(spec)])
+    return Stack([DEFENCES.make(part) for part in split_defences(spec)], spec.strip())
 
 
 def split_defences(spec: str) -> list[str]:

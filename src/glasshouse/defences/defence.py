@@ -36,8 +36,9 @@ class Defence:
 class Stack(Defence):
     """Several defences, applied in order."""
 
-    def __init__(self, defences: Sequence[Defence]) -> None:
+    def __init__(self, defences: Sequence[Defence], spec: str | None = None) -> None:
         self.defences = tuple(defences)
+        self._spec = spec
 
     def on_receive(self, model: nn.Module, shape: tuple[int, int, int]) -> str | None:
         reasons = (defence.on_receive(model, shape) for defence in self.defences)
@@ -55,6 +56,10 @@ class Stack(Defence):
         for defence in self.defences:
             mean = defence.on_aggregate(mean, layout, rng)
         return mean
+
+    def __str__(self) -> str:
+        """As users write it, where they did."""
+        return self._spec or "+".join(type(defence).__name__ for defence in self.defences) or "none"
 
     @property
     def vets(self) -> bool:

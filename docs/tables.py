@@ -20,7 +20,16 @@ from glasshouse.report.words.measures import achievement
 from glasshouse.report.words.names import defence_words
 from glasshouse.spelling import interval, number, of_hundred
 from glasshouse.verdicts.comparison import comparison
-from glasshouse.verdicts.measure import Measure, by_attack, federated, headline, leaks, ordered_adversaries
+from glasshouse.verdicts.informed import uninformed
+from glasshouse.verdicts.measure import (
+    Measure,
+    by_attack,
+    federated,
+    headline,
+    leaks,
+    ordered_adversaries,
+    reach,
+)
 from glasshouse.verdicts.metrics import metric_words
 from glasshouse.verdicts.pooling import pooled
 
@@ -70,14 +79,19 @@ def results_table(folder: Path) -> str:
 
 
 def price_table(folder: Path) -> str:
-    """What is left of each attack under each defence, bold where its interval still beats chance."""
+    """What is left of each attack under each defence, bold where its interval still beats chance.
+
+    Of an attack that also knows the defence the form stands there that got further.
+    """
     measures = pooled(read_run(folder).rows)
     leading = _leading(folder)
-    attacks = list(dict.fromkeys((m.row.adversary, m.row.attack, m.row.metric) for m in leading))
+    attacks = list(dict.fromkeys((m.row.adversary, uninformed(m.row.attack), m.row.metric) for m in leading))
     accuracy = {
         m.row.defence: m for m in measures if m.row.metric == "test-accuracy" and m.row.strategy != "central"
     }
-    found = {(m.row.defence, m.row.adversary, m.row.attack): m for m in leading}
+    found = {
+        (m.row.defence, m.row.adversary, uninformed(m.row.attack)): m for m in sorted(leading, key=reach)
+    }
     rows = [["test accuracy", *(number(utility.value) for utility in accuracy.values())]]
     for adversary, attack, metric in attacks:
         cells = [found[defence, adversary, attack] for defence in accuracy]

@@ -74,6 +74,7 @@ def finished(
         clients=LiveClients(federation, history.vector),
         truth=truth_of(split),
         auxiliary=split.images("auxiliary"),
+        defence=make_defences(defence),
     )
 
 

@@ -5,16 +5,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
-import torch
-from conftest import make_images, make_plain_model
-from torch import nn
 
-from glasshouse import BadInput, Dataset, Images, Setting, audit
-from glasshouse.attacks.membership.threshold import Gap
+from glasshouse import Setting, audit
+from glasshouse.auditing.adapting import adaptive_forms
 from glasshouse.auditing.run import run_audit
 from glasshouse.auditing.setting import as_toml, make_setting, read_setting
 from glasshouse.store import slug
@@ -86,7 +82,15 @@ def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tin
         ("blind crafting server", "scale-mia-peeled(steps=3000,rounds=4)"),
     }
     defences = {"none", *TINY["audit"]["defences"]}
-    assert met == {(*pair, defence) for pair in pairs for defence in defences}
+    adaptive = "strongest-inversion(seconds=0.2,adaptive=True)"
+    informed = {
+        (server, adaptive, defence)
+        for server in servers
+        for defence in defences
+        if adaptive_forms(["dlg"], defence)
+    }
+    assert len(informed) == 2 * len(TINY["audit"]["defences"])
+    assert met == {(*pair, defence) for pair in pairs for defence in defences} | informed
     priced = {row.defence for row in tiny_run.findings if row.metric == "test-accuracy"}
     assert priced == defences
 
@@ -208,86 +212,6 @@ def test_a_killed_audit_resumes_where_it_was_and_ends_with_the_same_numbers(tiny
     subprocess.run(command, check=True, capture_output=True)
     assert without_seconds(out) == without_seconds(tiny_run.folder)
     assert {path: path.stat().st_mtime_ns for path in done} == done
-
-
-def test_objects_without_a_name_can_be_audited(tmp_path):
-    images = make_images(240)
-    setting = Setting(
-        data={"clients": 3},
-        training={"rounds": 1},
-        audit={"attacks": ("gap",), "defences": (), "central": False},
-    )
-    results = audit(
-        setting,
-        dataset=Dataset("stripes", Images(images.x, images.y, images.classes)),
-        model=make_plain_model(),
-        out=tmp_path / "run",
-        workers=1,
-        quiet=True,
-    )
-    assert {row.data for row in results.findings} == {"stripes"}
-    assert {row.model for row in results.findings} == {"Sequential"}
-
-
-def test_plain_arrays_can_be_audited_and_are_checked(tmp_path):
-    images = make_images(240)
-    setting = Setting(
-        data={"clients": 3, "nonmembers": 0},
-        training={"rounds": 1},
-        audit={"attacks": ["gap"], "defences": []},
-    )
-    x, y = images.x.numpy(), images.y.numpy()
-    results = audit(
-        setting, dataset=(x, y), model=make_plain_model(), out=tmp_path / "run", workers=1, quiet=True
-    )
-    (gap,) = (row for row in results.findings if row.attack == "gap")
-    assert gap.value is None
-    assert gap.reason == "there is nobody to compare members with; set data.nonmembers above 0"
-    assert gap.assumes == ()
-    for wrong, words in (
-        ((x * np.nan, y), "NaN"),
-        ((x, y + 3), "class 0 has no image"),
-        ((x[:5], y), "label"),
-    ):
-        with pytest.raises(BadInput, match=words):
-            audit(setting, dataset=wrong, model=make_plain_model(), out=tmp_path / "wrong", quiet=True)
-    with pytest.raises(BadInput, match="return logits of shape"):
-        audit(setting, dataset=(x, y), model=nn.Flatten(), out=tmp_path / "wrong", quiet=True)
-
-
-class Recorder(Gap):
-    """The gap attack, which remembers whom it was asked about."""
-
-    asked: ClassVar[list] = []
-
-    def run(self, access, knowledge, rng):
-        self.asked.append(knowledge.candidates.x)
-        return super().run(access, knowledge, rng)
-
-
-def test_a_users_own_attack_meets_the_same_records_under_every_defence(tmp_path):
-    Recorder.asked.clear()
-    own = {"attacks": ["test_audit:Recorder"], "defences": ["clipping(norm=1.0)"], "central": False}
-    results = run_audit(make_setting(TINY | {"audit": own}), out=tmp_path / "run", workers=1, quiet=True)
-    assert {row.attack for row in results.findings if row.attack} == {"test_audit:Recorder"}
-    first, second = Recorder.asked
-    assert torch.equal(first, second)
-
-
-def test_other_data_under_the_same_name_do_not_mix(tmp_path):
-    setting = Setting(training={"rounds": 1}, audit={"attacks": ("gap",), "defences": (), "central": False})
-    for seed in (0, 1):
-        images = make_images(400, seed)
-        arguments = {
-            "dataset": Dataset("stripes", images),
-            "model": make_plain_model(),
-            "out": tmp_path / "run",
-        }
-        if seed == 0:
-            run_audit(setting, **arguments, workers=1, quiet=True)
-        else:
-            with pytest.raises(BadInput, match="a run of other data"):
-                run_audit(setting, **arguments, workers=1, quiet=True)
 
 
 def test_an_attack_that_does_not_apply_leaves_a_null_with_its_reason(tmp_path):

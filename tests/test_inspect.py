@@ -194,7 +194,7 @@ def test_where_no_closed_form_applies_a_search_begins(tmp_path):
         quiet=True,
     )
     tried = {row.attack.partition("(")[0] for row in seen.findings if row.metric == "gradient-mismatch"}
-    assert {"dlg", "inverting-gradients"} <= tried
+    assert {"dlg", "swift-inversion"} <= tried
 
 
 def bad(tmp_path, change):

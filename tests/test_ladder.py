@@ -9,6 +9,7 @@ from conftest import CLASSES, make_images, make_model, make_plain_model
 from torch import nn
 
 from glasshouse import Dataset
+from glasshouse.auditing.adapting import adaptive_forms
 from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.ladder import choose_victims, climb, make_case, make_rungs
 from glasshouse.auditing.setting import make_setting
@@ -171,7 +172,10 @@ def test_every_rung_is_found_out_about_under_its_own_name(plain):
         assert psnr[cell].defence == rung.defence
         assert psnr[cell].chance is not None
     assert "how many images of each class each client holds" in psnr["ladder/upper-bound"].assumes
-    assert not any(finding.assumes for cell, finding in psnr.items() if cell != "ladder/upper-bound")
+    informed = {finding.cell for finding in findings if "adaptive=True" in finding.attack}
+    assert informed == {cell for cell, rung in plain.rungs().items() if adaptive_forms(["dlg"], rung.defence)}
+    given = {finding.cell for finding in findings if finding.assumes and finding.cell not in informed}
+    assert given == {"ladder/upper-bound"}
 
 
 def test_a_ladder_that_was_climbed_is_not_climbed_again(plain, monkeypatch):

@@ -144,6 +144,7 @@ def test_slopes_agree_with_finite_differences(name):
 @pytest.mark.parametrize("recipe", [
     Recipe(epochs=1, batch_size=2, lr=0.3),
     Recipe(epochs=2, batch_size=3, lr=0.1, momentum=0.9, weight_decay=0.01),
+    Recipe(epochs=2, batch_size=3, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
     Recipe(epochs=3, batch_size=0, lr=0.2, schedule="cosine"),
 ])  # fmt: skip
 def test_a_simulated_training_moves_the_weights_as_a_client_does(recipe):

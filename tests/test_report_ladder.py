@@ -1,5 +1,6 @@
 """Where on the ladder of realism a model falls: the last rung that beats the blind guess, as pages say."""
 
+import dataclasses
 import re
 
 import pytest
@@ -69,6 +70,18 @@ def test_a_model_falls_on_the_last_rung_whose_interval_beats_the_blind_guess():
     assert "This model falls on the rung “a batch”" in sentence
     assert "From “local steps” on they do not" in sentence
     assert "Up to “labels unknown” they come nearer than even the most similar image" in sentence
+
+
+def test_a_defended_rung_shows_the_search_that_got_further():
+    rows = climbed([25], defended={"pruning": 9})
+    informed = [
+        dataclasses.replace(row, attack="strongest-inversion(seconds=1,adaptive=True)", value=row.value + 5)
+        for row in rows
+        if row.defence == "pruning" and row.metric == "psnr"
+    ]
+    (step,) = made([*rows, *informed]).defended
+    assert step.psnr.value == 14
+    assert "adaptive" in step.psnr.row.attack
 
 
 def test_where_the_upper_bound_fails_the_sentence_says_so():

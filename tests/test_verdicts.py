@@ -39,7 +39,17 @@ def test_every_adversary_that_can_be_granted_access_has_a_place_and_words() -> N
 
 
 def test_importing_verdicts_loads_neither_the_page_nor_torch() -> None:
-    names = ("answers", "claims", "comparison", "exposure", "measure", "metrics", "pooling", "tradeoff")
+    names = (
+        "answers",
+        "claims",
+        "comparison",
+        "exposure",
+        "informed",
+        "measure",
+        "metrics",
+        "pooling",
+        "tradeoff",
+    )
     imports = ", ".join(f"glasshouse.verdicts.{name}" for name in names)
     code = f"import sys, {imports}; sys.exit(bool({{'torch', 'matplotlib', 'jinja2'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -140,3 +150,48 @@ def test_a_gate_can_ask_for_the_cheapest_defence_that_stops_an_attack() -> None:
     assert weighed.best.defence == "pruning"
     assert weighed.cost == pytest.approx(0.05)
     assert not weighed.may_be_luck
+
+
+def under(defence: str, attack: str, value: float) -> dict[str, object]:
+    """A row of an inversion by the curious server."""
+    return a_row(
+        family="reconstruction",
+        adversary="curious server",
+        metric="recovery-rate",
+        cell=f"{defence}/{attack}",
+        defence=defence,
+        attack=attack,
+        value=value,
+        low=value - 0.05,
+        high=value + 0.05,
+        chance=0.1,
+    )
+
+
+def test_a_defence_is_judged_by_the_worse_of_who_knows_it_and_who_does_not() -> None:
+    plain, informed = "dlg(steps=5)", "dlg(steps=5,adaptive=True)"
+    rows = [
+        under("none", plain, 0.9),
+        under("pruning", plain, 0.1),
+        under("pruning", informed, 0.8),
+        under("clipping", plain, 0.4),
+        under("noise", plain, 0.3),
+        under("noise", informed, 0.2),
+    ]
+    [tradeoff] = tradeoffs(pooled(map(from_row, rows)))
+    assert tradeoff.attack == plain
+    assert {point.defence: point.leak.value for point in tradeoff.points} == {
+        "none": 0.9, "pruning": 0.8, "clipping": 0.4, "noise": 0.3,
+    }  # fmt: skip
+    assert tradeoff.worse_if_known == ["pruning"]
+
+
+def test_attacks_that_differ_in_more_than_their_knowledge_stay_apart() -> None:
+    rows = [
+        under("none", "dlg(seconds=1)", 0.9),
+        under("none", "dlg(seconds=2)", 0.9),
+        under("pruning", "dlg(seconds=2,adaptive=True)", 0.7),
+    ]
+    first, second = tradeoffs(pooled(map(from_row, rows)))
+    assert [point.defence for point in first.points] == ["none"]
+    assert [point.defence for point in second.points] == ["none", "pruning"]

@@ -33,6 +33,7 @@ ATTACKS = Registry(
         "dlg": "glasshouse.attacks.inversion.published:DLG",
         "idlg": "glasshouse.attacks.inversion.published:IDLG",
         "inverting-gradients": "glasshouse.attacks.inversion.published:InvertingGradients",
+        "swift-inversion": "glasshouse.attacks.inversion.swift:SwiftInversion",
         "gradinversion": "glasshouse.attacks.inversion.published:GradInversion",
         "gradvit": "glasshouse.attacks.inversion.transformers:GradViT",
         "spear": "glasshouse.attacks.inversion.spear:Spear",

@@ -10,6 +10,7 @@ import torch
 
 from glasshouse.access import Access
 from glasshouse.data.images import Images
+from glasshouse.defences.defence import Stack
 from glasshouse.errors import quoted
 from glasshouse.evidence import KINDS
 from glasshouse.evidence.evidence import Evidence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KNOWLEDGE = ("candidates", "auxiliary", "labels", "shadows", "online_shadows")
+KNOWLEDGE = ("candidates", "auxiliary", "labels", "shadows", "online_shadows", "defence")
 """What an attack may ask to know."""
 
 
@@ -32,7 +33,8 @@ class Knowledge:
     trained on, but whether a batch was. `shadows` never saw a candidate; each of the `online_shadows` was
     trained on half of them. `labels` counts, by the number of each client, its images of each class, shape
     (classes,). A `surrogate`, an autoencoder of the auxiliary images, is granted where the case
-    holds one, whether or not the attack asks.
+    holds one, whether or not the attack asks. `defence` are the clients' defences with their settings, made
+    anew for the attack: what they drew at random nobody is told.
     """
 
     candidates: Images | None = None
@@ -42,6 +44,7 @@ class Knowledge:
     online_shadows: Shadows | None = None
     surrogate: "Surrogate | None" = None
     labels: Mapping[int, np.ndarray] | None = None
+    defence: Stack | None = None
 
     def described(self) -> tuple[str, ...]:
         """What is granted, in words for a finding."""
@@ -54,6 +57,8 @@ class Knowledge:
             words.append("how many images of each class each client holds")
         if self.batches is not None:
             words.append(f"the records in {len(self.batches)} batches of {self.batches.shape[1]}")
+        if self.defence is not None and self.defence.defences:
+            words.append(f"the defences and their settings, without their random draws: {self.defence}")
         if self.surrogate is not None:
             words.append(self.surrogate.described)
         words += [shadows.described for shadows in (self.shadows, self.online_shadows) if shadows is not None]

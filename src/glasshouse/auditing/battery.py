@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from glasshouse.access import Access, PayloadAccess, ReportAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.inversion.strongest import StrongestInversion
+from glasshouse.auditing.adapting import adaptive_forms
 from glasshouse.auditing.attacking import Assignment, Attacked, assignments, attack_target
 from glasshouse.auditing.curvature import sharpness
 from glasshouse.auditing.experiment import Experiment
@@ -25,7 +26,7 @@ from glasshouse.learning.engine import Engine
 from glasshouse.learning.shared import Shared
 from glasshouse.measures.estimate import proportion
 from glasshouse.progress import Progress
-from glasshouse.registry import parse_spec
+from glasshouse.registry import parse_spec, write_spec
 from glasshouse.runfolder import RunFolder
 
 DISCLOSED = ("reported-labels", "mimic-distance", "mimic-neighbours")
@@ -43,7 +44,8 @@ def run_battery(
     """Do what is missing in `folder`; returns all findings, and what the page draws beside them.
 
     The central baseline, which comes first, is the yardstick of accuracy and robustness: it meets the evasion
-    attacks and no others. Only the undefended target is looked at in detail, and only if `detailed`.
+    attacks and no others. A defended target meets inversions once more that know the defence. Only the
+    undefended target is looked at in detail, and only if `detailed`.
     """
     findings: list[Finding] = []
     exhibits = Exhibits()
@@ -58,7 +60,8 @@ def run_battery(
         findings += [utility(target), *sharpness(experiment, target, folder)]
         exhibits += Exhibits(training=target.curve)
         central = variant.strategy == CENTRAL
-        chosen = [assignment for assignment in tried if assignment.meets_central] if central else tried
+        informed = assignments(adaptive_forms(within_budget(experiment.setting), variant.defence))
+        chosen = [a for a in tried if a.meets_central] if central else [*tried, *informed]
         rounds = target.rounds if experiment.setting.training.target_accuracy is not None else None
         results = attack_target(
             target,
@@ -148,8 +151,7 @@ def _budgeted(spec: str, seconds: float) -> str:
     if not _inverts(spec) or "seconds" in options:
         return spec
     share = seconds / len(StrongestInversion.needs)  # the adversaries that attack one model with it
-    told = ",".join(f"{option}={value!r}" for option, value in {"seconds": share, **options}.items())
-    return f"{name}({told})"
+    return write_spec(name, {"seconds": share, **options})
 
 
 def disclosed(setting: Setting) -> list[str]:

@@ -8,6 +8,7 @@ from torch import nn
 from glasshouse.access import Protocol
 from glasshouse.attacks.crafted.surrogate import Surrogate
 from glasshouse.data.images import Images
+from glasshouse.defences.defence import Stack
 from glasshouse.evidence.truth import Truth
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import Observed
@@ -25,8 +26,9 @@ class Case:
 
     The final `model` is in eval mode. The servers' view are the `rounds` that were seen, in which a client
     has as many samples as `sizes` says. Live `clients` are for servers that choose what they send. `truth` is
-    the auditor's alone. What an attack may be granted beyond its access stands in `auxiliary`, `shadows` and
-    `surrogate`, an autoencoder of the auxiliary images.
+    the auditor's alone. What an attack may be granted beyond its access stands in `auxiliary`, `shadows`,
+    `surrogate`, an autoencoder of the auxiliary images, and `defence`: the clients' defences, made from their
+    settings for this purpose alone; null where nobody knows them.
     """
 
     subject: Subject
@@ -39,6 +41,7 @@ class Case:
     auxiliary: Images | None = None
     shadows: ShadowSource | None = None
     surrogate: Surrogate | None = None
+    defence: Stack | None = None
 
 
 def protocol_of(federation: Federation, architecture: nn.Module) -> Protocol:

@@ -34,6 +34,7 @@ MISSING = {
     "candidates": "there is nobody to compare members with; set data.nonmembers above 0",
     "auxiliary": "the setting keeps no auxiliary images; set data.auxiliary above 0",
     "labels": "nobody knows the labels of the clients' images",
+    "defence": "nobody knows which defences the clients use",
     "shadows": "no shadow models can be trained for this case",
     "online_shadows": "no shadow models can be trained for this case",
 }
@@ -234,6 +235,8 @@ def _knowledge(case: Case, attack: Attack, question: Question | None) -> Knowled
             known[name] = case.auxiliary
         elif name == "labels":
             known[name] = None if case.truth is None else dict(enumerate(case.truth.label_counts))
+        elif name == "defence":
+            known[name] = case.defence
         else:
             known[name] = None if case.shadows is None else case.shadows(name)
         if not known[name]:

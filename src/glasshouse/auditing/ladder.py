@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from glasshouse.access import UpdateAccess
 from glasshouse.attacks.inversion.effort import affordable_steps
 from glasshouse.attacks.inversion.updates import BatchNorm, Dropout
+from glasshouse.auditing.adapting import adaptive_forms
 from glasshouse.auditing.case import Case, protocol_of
 from glasshouse.auditing.examine import NOT_RUN, examine
 from glasshouse.auditing.experiment import Experiment
@@ -77,7 +78,7 @@ class Climbed:
 @dataclass(frozen=True, eq=False)
 class _Job:
     case: Shared
-    spec: str
+    specs: tuple[str, ...]
     rung: Rung
 
 
@@ -101,7 +102,7 @@ def climb(
     missing = [rung for rung, climbed in kept.items() if climbed is None]
     cases = [make_case(experiment, target, rung, victims, engine) for rung in missing]
     jobs = [
-        _Job(engine.share(case), _spec(rung, len(case.sizes), seconds), rung)
+        _Job(engine.share(case), _specs(rung, len(case.sizes), seconds), rung)
         for rung, case in zip(missing, cases)
     ]
     with progress.task("ladder of realism", len(jobs)) as task:
@@ -219,6 +220,7 @@ def make_case(experiment: Experiment, target: Target, rung: Rung, victims: Image
         sizes=tuple(federation.sizes),
         truth=Truth(victims, groups),
         auxiliary=experiment.auxiliary,
+        defence=make_defences(rung.defence),
     )
 
 
@@ -236,16 +238,26 @@ def _rounds(federation: Federation, start: Tensor, target: Target, clients: int)
         yield Observed(number, sent, delivery)
 
 
-def _spec(rung: Rung, updates: int, seconds: float) -> str:
-    """The attack on all `updates` of a rung, with an equal share of the seconds for each."""
+def _specs(rung: Rung, updates: int, seconds: float) -> tuple[str, ...]:
+    """The attack on all `updates` of a rung, with an equal share of the seconds for each.
+
+    Under a defence that is worth knowing it and its form that knows it have half of them each.
+    """
     labels = "given" if rung.labels_given else "counts"
-    return f"strongest-inversion(seconds={seconds:.3g},updates={updates},labels={labels!r})"
+
+    def told(seconds: float) -> str:
+        return f"strongest-inversion(seconds={seconds:.3g},updates={updates},labels={labels!r})"
+
+    informed = adaptive_forms([told(seconds / 2)], rung.defence)
+    return (told(seconds / 2), *informed) if informed else (told(seconds),)
 
 
 def _examine(job: _Job) -> list[Finding]:
-    examination = examine(job.case.get(), job.spec, UpdateAccess, detailed=False)
+    case = job.case.get()
     return [
-        dataclasses.replace(finding, cell=job.rung.cell, family=LADDER) for finding in examination.findings()
+        dataclasses.replace(finding, cell=job.rung.cell, family=LADDER)
+        for spec in job.specs
+        for finding in examine(case, spec, UpdateAccess, detailed=False).findings()
     ]
 
 

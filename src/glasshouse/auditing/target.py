@@ -107,6 +107,7 @@ def train_target(
         clients=LiveClients(federation, history.vector),
         truth=experiment.truth,
         auxiliary=experiment.auxiliary,
+        defence=make_defences(variant.defence),
     )
     write_tensors(weights_file(folder, variant), model.state_dict())
     hits = federation.evaluator.hits(history.vector).numpy()

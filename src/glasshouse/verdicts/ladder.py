@@ -80,10 +80,10 @@ def _as_sent(measure: Measure) -> bool:
 
 
 def _step(name: str, measures: Sequence[Measure]) -> Step:
-    by_metric = {m.row.metric: m for m in measures}
+    by_metric = {m.row.metric: m for m in _furthest(measures)}
     psnr = by_metric.get("psnr", measures[0])
     blind = by_metric.get("mean-image-psnr")
-    noted = next((m.row.note for m in measures if m.row.note), "")
+    noted = next((m.row.note for m in by_metric.values() if m.row.note), "")
     return Step(
         name.partition("/")[0],
         psnr.row.defence or "none",
@@ -91,3 +91,15 @@ def _step(name: str, measures: Sequence[Measure]) -> Step:
         None if blind is None else blind.value,
         noted.partition(";")[0],
     )
+
+
+def _furthest(measures: Sequence[Measure]) -> Sequence[Measure]:
+    """Those of the attack with the highest PSNR, where one knew the defence and another did not."""
+    attacks = grouped(measures, lambda m: m.row.attack)
+
+    def reached(attack: str | None) -> float:
+        return max(
+            (m.value for m in attacks[attack] if m.row.metric == "psnr" and m.value is not None), default=-1.0
+        )
+
+    return attacks[max(attacks, key=reached)]

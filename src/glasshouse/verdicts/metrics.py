@@ -75,6 +75,11 @@ STUDY_METRICS = {
     "bytes-down": _figure("bytes to a client in a round"),
     "bytes-up": _figure("bytes from a client in a round"),
     "seconds-per-round": _figure("core-seconds a round", "s"),
+    "psnr-to-transformed": _figure("PSNR to the transformed image", "dB"),
+    "psnr-to-original": _figure("PSNR to the original image", "dB"),
+    "accuracy-cost": _figure("loss of test accuracy"),
+    "privacy-score": _figure("S_pri, lower is better"),
+    "best-five-overlap": _figure("of the paper's best five transformations, found"),
 }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from glasshouse.verdicts.informed import knows_defence, uninformed, worse_of_two
 from glasshouse.verdicts.measure import Measure, by_attack, headline, leaks, ordered_adversaries, varying
 from glasshouse.verdicts.metrics import metric_words
 
@@ -22,13 +23,21 @@ class Point:
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """One attack under every defence, undefended first where it was measured."""
+    """One attack under every defence, undefended first where it was measured.
+
+    Where it also ran knowing the defence, a point is that of the form that got further.
+    """
 
     family: str
     adversary: str
     attack: str
     context: str
     points: tuple[Point, ...]
+
+    @property
+    def worse_if_known(self) -> list[str]:
+        """The defences under which the attack got further by knowing them."""
+        return [point.defence for point in self.points if knows_defence(point.leak)]
 
 
 @dataclass(frozen=True)
@@ -64,17 +73,16 @@ def tradeoffs(measures: Sequence[Measure]) -> list[Tradeoff]:
     weighed = []
     for name in ordered_adversaries(measures):
         attacked = [m for m in measures if m.row.adversary == name and leaks(m)]
-        for lines in by_attack(attacked).values():
+        for lines in _by_uninformed(attacked):
             lead = _weighed(lines)
             points = [
                 Point(m.row.defence or "none", accuracy.get(_setting(m)), m)
-                for m in lines
-                if m.row.metric == lead
+                for m in worse_of_two([m for m in lines if m.row.metric == lead])
             ]
             points.sort(key=lambda point: point.defence != "none")
             row = points[0].leak.row
             context = ", ".join(varying(measures, row))
-            weighed.append(Tradeoff(row.family, name, row.attack or "", context, tuple(points)))
+            weighed.append(Tradeoff(row.family, name, uninformed(row.attack), context, tuple(points)))
     return weighed
 
 
@@ -96,6 +104,14 @@ def worth(tradeoff: Tradeoff) -> Worth:
     if lowering:
         return Worth("lowers", base, min(lowering, key=lambda point: point.leak.advantage or ()))
     return Worth("no effect shown", base)
+
+
+def _by_uninformed(measures: Sequence[Measure]) -> list[list[Measure]]:
+    """The measures of each attack in each setting, with those of its form that knows the defence."""
+    groups: dict[tuple[object, ...], list[Measure]] = {}
+    for (family, attack, *setting), lines in by_attack(measures).items():
+        groups.setdefault((family, uninformed(str(attack or "")), *setting), []).extend(lines)
+    return list(groups.values())
 
 
 def _weighed(measures: Sequence[Measure]) -> str:

@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from glasshouse.evidence.reconstruction import Snapshot
+from glasshouse.learning.recipe import LOWERED_AFTER
 
 Objective = Callable[[Tensor, Tensor | None, float], Tensor]
 """From images, soft labels (null where labels are known) and the share of the way to a scalar."""
 
 SCHEDULES = ("constant", "steps", "cosine")
 OPTIMISERS = ("adam", "adamw", "sgd", "lbfgs")
-
-DROPS = (3 / 8, 5 / 8, 7 / 8)
-"""The shares of the way after which the schedule "steps" lowers the learning rate to a tenth."""
 
 PROGRESS = 1e-4
 """How much lower, relatively, the objective must fall to count as progress."""
@@ -64,12 +62,12 @@ class Pace:
         if self.schedule == "cosine":
             return warm * self.lr * 0.5 * (1 + math.cos(math.pi * place / self.steps))
         if self.schedule == "steps":
-            return warm * self.lr * 0.1 ** sum(place >= round(share * self.steps) for share in DROPS)
+            return warm * self.lr * 0.1 ** sum(place >= round(share * self.steps) for share in LOWERED_AFTER)
         return warm * self.lr
 
     def next_fall(self, place: int) -> int:
         """The step of the next fall of the learning rate after `place`, or the end."""
-        falls = [round(share * self.steps) for share in DROPS] if self.schedule == "steps" else []
+        falls = [round(share * self.steps) for share in LOWERED_AFTER] if self.schedule == "steps" else []
         return min([fall for fall in falls if fall > place], default=self.steps)
 
 

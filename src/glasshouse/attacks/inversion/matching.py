@@ -7,13 +7,16 @@ as much and, through ReLUs, has the right sign for hardly more than half of the 
 
 import math
 import time
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from glasshouse.attacks.attack import Knowledge, required
+from glasshouse.attacks.inversion.adaptive import Adapted, adapt
 from glasshouse.attacks.inversion.descent import OPTIMISERS, SCHEDULES, Descent, Pace
 from glasshouse.attacks.inversion.distances import DISTANCES, WEIGHTINGS, layer_weights
 from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
@@ -27,12 +30,13 @@ from glasshouse.attacks.inversion.priors import (
     watching_statistics,
 )
 from glasshouse.attacks.inversion.registration import consensus
+from glasshouse.attacks.inversion.solutions import Solution, solution_of
 from glasshouse.attacks.inversion.target import Matcher, Target
 from glasshouse.attacks.inversion.targets import make_target, sent_statistics, statistics_in_update
 from glasshouse.attacks.inversion.updates import AttackedUpdate
+from glasshouse.defences.policies.draws import UNCHANGED, Draw
 from glasshouse.errors import CannotRun
-from glasshouse.evidence.reconstruction import Rebuilt, Snapshot
-from glasshouse.measures.pictures import match
+from glasshouse.evidence.reconstruction import Rebuilt
 from glasshouse.options import check_choice, check_flag, check_number, check_whole
 
 STATISTICS = ("running", "update", "auxiliary")
@@ -44,16 +48,6 @@ AUXILIARY = 256
 """As many auxiliary images are looked at for their statistics."""
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """Images, shape (n, C, H, W) in [0, 1], with their labels, shape (n,), and the objective they reached."""
-
-    x: Tensor
-    labels: Tensor
-    objective: float
-    snapshots: tuple[Snapshot, ...] = ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class GradientMatching(UpdateInversion):
     """Seeks the images whose gradient is the one that was seen, at most `most` for an update.
@@ -63,6 +57,11 @@ class GradientMatching(UpdateInversion):
     gradient. `seconds`, if given, ends the search for an update; then the numbers depend on the machine. Of
     several `restarts` the one with the lowest objective counts; after the share `culled` of the steps only
     that one goes on. In the first share `rough` of the steps the passes round to bfloat16.
+
+    An `adaptive` search knows the clients' defences. It matches what they leave of a gradient, and looks for
+    the images before a transformation policy: of a single image with a descent for each case that the policy
+    may have drawn, from each start. The images of a batch, and those of several simulated epochs, have too
+    many cases together: they are sought as they were transformed, and then undone one by one.
     """
 
     most: int = 8
@@ -90,6 +89,7 @@ class GradientMatching(UpdateInversion):
     simulate: int = 16
     agreement: float = 1.0
     seconds: float | None = None
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,7 +108,7 @@ class GradientMatching(UpdateInversion):
             check_whole(self.name, option, getattr(self, option), 1)
         for option in ("warmup", "simulate"):
             check_whole(self.name, option, getattr(self, option), 0)
-        for option in ("signed", "boxed"):
+        for option in ("signed", "boxed", "adaptive"):
             check_flag(self.name, option, getattr(self, option))
         for option in ("tv", "l2", "batch_norm", "group", "langevin", "agreement"):
             check_number(self.name, option, getattr(self, option), 0)
@@ -120,10 +120,11 @@ class GradientMatching(UpdateInversion):
 
     @property
     def knows(self) -> tuple[str, ...]:
-        """Labels and auxiliary images, where the options ask for them."""
+        """Labels, auxiliary images and the defences, where the options ask for them."""
         asked = {
             "labels": self.labels == "given",
             "auxiliary": bool(self.batch_norm) and self.statistics == "auxiliary",
+            "defence": self.adaptive,
         }
         return tuple(name for name, wanted in asked.items() if wanted)
 
@@ -136,7 +137,10 @@ class GradientMatching(UpdateInversion):
         count = min(update.samples, self.most)
         labels = guessed_labels(self.labels, update, count, knowledge)
         target, note = make_target(update, labels, count, self.simulate, rng)
-        solution = self.solve(target, rng, self.statistics_prior(update, target, knowledge))
+        prior = self.statistics_prior(update, target, knowledge)
+        known = adapt(target, update, required(knowledge.defence)) if self.adaptive else Adapted(target)
+        solution = self.solve(known.target, rng, prior, known.draws)
+        note = joined([note, known.note, solution.note])
         if self.batch_norm:
             note = joined([note, f"batch norm statistics: {_WHOSE[self.statistics]}"])
         return Rebuilt(
@@ -148,12 +152,26 @@ class GradientMatching(UpdateInversion):
             note=note,
         )
 
-    def solve(self, target: Target, rng: torch.Generator, prior: StatisticsPrior | None = None) -> Solution:
-        """The images that explain `target`, with batch norm statistics as in `prior`."""
+    def solve(
+        self,
+        target: Target,
+        rng: torch.Generator,
+        prior: StatisticsPrior | None = None,
+        draws: Sequence[Draw] = (),
+    ) -> Solution:
+        """The images that explain `target`, with batch norm statistics as in `prior`.
+
+        Where there are `draws`, the client transformed each image by one of them first.
+        """
         began, objective = time.perf_counter(), Objective(self, target, prior)
-        descents = [
-            Descent(objective, *self.begin(target, rng), self.pace, rng) for _ in range(self.restarts)
-        ]
+        tried = draws if draws and target.alone else [UNCHANGED]
+        starts = [self.begin(target, rng) for _ in range(self.restarts)]
+        draw_of = {
+            Descent(partial(objective, draw=draw), *start, self.pace, rng): draw
+            for start in starts
+            for draw in tried
+        }
+        descents = list(draw_of)
         while active := [descent for descent in descents if not descent.ended]:
             if self.group and len(descents) > 1:
                 objective.agreed = consensus(torch.stack([descent.x.detach()[0] for descent in descents]))
@@ -168,7 +186,7 @@ class GradientMatching(UpdateInversion):
         best = min(descents, key=lambda descent: descent.lowest)
         if not math.isfinite(best.lowest):
             raise CannotRun("the network gives no finite gradient to compare with the one seen")
-        return _solution(target, best)
+        return solution_of(target, best, draw_of[best], draws)
 
     def begin(self, target: Target, rng: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """Where a descent starts: images, the same in each copy, and soft labels where labels are sought."""
@@ -184,7 +202,8 @@ class GradientMatching(UpdateInversion):
 
     def discrepancy(self, gradient: list[Tensor], matcher: Matcher) -> Tensor:
         """How far the images' gradient is from the one seen."""
-        weights = layer_weights(self.weighting, len(gradient))
+        layers = layer_weights(self.weighting, len(gradient))
+        weights = [weight * trust for weight, trust in zip(layers, matcher.trust)]
         return DISTANCES[self.distance](gradient, matcher.seen, weights)
 
     def prior_weight(self, share: float) -> float:
@@ -234,30 +253,26 @@ class Objective:
         self._matcher = Matcher(target)
         self.agreed: Tensor | None = None
 
-    def __call__(self, x: Tensor, soft: Tensor | None, share: float) -> Tensor:
-        """The value for images, shape (copies, n, C, H, W), and soft labels, at this share of the way."""
+    def __call__(self, x: Tensor, soft: Tensor | None, share: float, draw: Draw = UNCHANGED) -> Tensor:
+        """The value for images, shape (copies, n, C, H, W), and soft labels, at this share of the way.
+
+        The gradient is that of the images as `draw` transforms them; the penalties are for what they were.
+        """
+        trained = draw.apply(x)
         attack, network, prior = self._attack, self._target.network, self._prior
         labels = self._target.labels if soft is None else soft.softmax(1)
         rough = torch.autocast("cpu", torch.bfloat16, enabled=share < attack.rough)
         with rough, watching_statistics(network) as statistics:
-            gradient = self._matcher(x, required(labels))
+            gradient = self._matcher(trained, required(labels))
         value, weight = attack.discrepancy(gradient, self._matcher), attack.prior_weight(share)
         if weight:
             value = value + weight * attack.penalty(x, self._target)
         if weight and prior is not None:
-            found = statistics if prior.network is network else passing_statistics(prior.network, x[0])
+            found = statistics if prior.network is network else passing_statistics(prior.network, trained[0])
             value = value + weight * attack.batch_norm * statistics_distance(found, prior.expected)
         if self.agreed is not None:
             value = value + attack.group * (x[0] - self.agreed).square().flatten(1).sum(1).mean()
         return value
-
-
-def _solution(target: Target, best: Descent) -> Solution:
-    """The best images of a descent; those of several epochs are paired and averaged."""
-    first, *others = best.image.clamp(0, 1)
-    x = torch.stack([first.double(), *(match(first, other).guess for other in others)]).mean(0)
-    labels = target.labels if best.soft is None else best.soft.argmax(1)
-    return Solution(x.to(first.dtype), required(labels), best.lowest, tuple(best.snapshots))
 
 
 _WHOSE = {

@@ -6,20 +6,22 @@ import torch
 from torch import Tensor
 
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import Knowledge
+from glasshouse.attacks.attack import Knowledge, required
+from glasshouse.attacks.inversion.adaptive import draws_of
 from glasshouse.attacks.inversion.distances import worst_tensor
 from glasshouse.attacks.inversion.effort import affordable_steps
 from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
 from glasshouse.attacks.inversion.label_guesses import SOURCES
 from glasshouse.attacks.inversion.matching import GradientMatching
-from glasshouse.attacks.inversion.published import InvertingGradients
 from glasshouse.attacks.inversion.spear import Spear, seconds_of_a_pass
+from glasshouse.attacks.inversion.swift import SwiftInversion
 from glasshouse.attacks.inversion.target import Matcher
 from glasshouse.attacks.inversion.targets import make_target
+from glasshouse.attacks.inversion.undoing import UNDONE, undone
 from glasshouse.attacks.inversion.updates import AttackedUpdate
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt, Snapshot
-from glasshouse.options import check_choice, check_number, check_whole
+from glasshouse.options import check_choice, check_flag, check_number, check_whole
 
 SOLVING = ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak")
 """The attacks that solve for images instead of searching, in the order in which they are tried."""
@@ -27,7 +29,7 @@ SOLVING = ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak")
 EXPLAINED = 1e-3
 """The cosine distance, of every tensor, up to which a gradient is the one that was seen."""
 
-SEARCH = InvertingGradients
+SEARCH = SwiftInversion
 """The search for what no attack solves for."""
 
 SIDE = 32
@@ -52,39 +54,50 @@ class StrongestInversion(UpdateInversion):
 
     `seconds` are divided equally over the `updates`. They buy a number of steps by the size of the network
     and the batch, and not by the clock: the images do not depend on how fast the machine is. At most `most`
-    images are searched for behind an update.
+    images are searched for behind an update. An `adaptive` one knows the clients' defences: it undoes a
+    transformation policy, also of images that were solved for, and searches as `swift-inversion` does.
     """
 
     name = "strongest-inversion"
     seconds: float = 30.0
     most: int = 8
     labels: str = "counts"
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_number(self.name, "seconds", self.seconds, 0, open_low=True)
         check_whole(self.name, "most", self.most, 1)
         check_choice(self.name, "labels", self.labels, SOURCES)
+        check_flag(self.name, "adaptive", self.adaptive)
 
     @property
     def knows(self) -> tuple[str, ...]:
-        """The labels, where they are given."""
-        return ("labels",) if self.labels == "given" else ()
+        """The labels and the defences, where the options ask for them."""
+        asked = {"labels": self.labels == "given", "defence": self.adaptive}
+        return tuple(name for name, wanted in asked.items() if wanted)
 
     def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
+        draws = draws_of(required(knowledge.defence), update.protocol.shape) if self.adaptive else ()
         solved = self._solved(update, knowledge, rng)
+        if solved is not None and draws:
+            originals, _ = undone(solved.x, draws)
+            solved = replace(solved, x=originals, proven=False, note=joined([solved.note, UNDONE]))
         if solved is not None and len(solved.x) == update.samples:
             return solved
         try:
-            searched = self._searched(update, knowledge, rng)
+            searched = self._searched(self.search(update, len(draws)), update, knowledge, rng)
         except CannotRun:
             if solved is None:
                 raise
             return solved
         return searched if solved is None else _completed(solved, searched, update.samples)
 
-    def search(self, update: AttackedUpdate) -> GradientMatching:
-        """The search that an equal share of the seconds pays for."""
+    def search(self, update: AttackedUpdate, draws: int = 0) -> GradientMatching:
+        """The search that an equal share of the seconds pays for.
+
+        Where a policy has several `draws` for a single image, they take the place of several starts.
+        """
         protocol, count = update.protocol, min(self.most, update.samples)
         whole = count == update.samples and len(update.clients) == 1
         simulated = whole and 1 < update.steps <= SIMULATED
@@ -96,12 +109,17 @@ class StrongestInversion(UpdateInversion):
             passes=update.steps if simulated else 1,
         )
         several = evaluations >= WORTH_CULLING
+        restarts = RESTARTS if several else 1
+        descents = restarts
+        if draws and update.samples == 1 and not simulated:
+            restarts, descents = 1, draws
         return SEARCH(
             most=self.most,
             labels=self.labels,
-            steps=round(evaluations / (1 + (RESTARTS - 1) * CULLED)) if several else evaluations,
-            restarts=RESTARTS if several else 1,
+            steps=round(evaluations / (1 + (descents - 1) * CULLED)),
+            restarts=restarts,
             culled=CULLED,
+            adaptive=self.adaptive,
             patience=0.1,
             simulate=SIMULATED,
             # Neighbouring pixels differ the more the fewer there are of them.
@@ -139,8 +157,9 @@ class StrongestInversion(UpdateInversion):
         """The seconds for one update."""
         return self.seconds / self.updates
 
-    def _searched(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
-        search = self.search(update)
+    def _searched(
+        self, search: GradientMatching, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator
+    ) -> Rebuilt:
         rebuilt = search.rebuild(update, knowledge, rng)
         made = f"{_made_by(search.name, rebuilt.x, update)} in up to {search.steps} steps"
         return replace(rebuilt, note=joined([made, rebuilt.note]))

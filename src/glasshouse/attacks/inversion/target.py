@@ -1,6 +1,6 @@
 """What an inversion has to explain: a gradient that was seen, and how a batch of images would give one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,8 @@ class Target:
     `network` holds the weights that it was taken at, and is in the mode in which its client ran it. Only
     trainable entries count, and where `known`, bool of shape (P,), is given, only those it marks. `labels`,
     shape (count,), are null where they are sought with the images. With a `training` the gradient is what a
-    whole local training moved, by the rate that an optimiser of plain steps would have had.
+    whole local training moved, by the rate that an optimiser of plain steps would have had. `trust`, where
+    it is given, weighs the tensor of each parameter by name.
     """
 
     network: nn.Module
@@ -45,11 +46,17 @@ class Target:
     labels: Tensor | None = None
     known: Tensor | None = None
     training: LocalTraining | None = None
+    trust: Mapping[str, float] | None = None
 
     @property
     def copies(self) -> int:
         """How many copies of the images are sought: one for each epoch that is simulated."""
         return 1 if self.training is None else len(self.training.batches)
+
+    @property
+    def alone(self) -> bool:
+        """Whether a single image is sought, in a single copy."""
+        return self.count == self.copies == 1
 
 
 class Matcher:
@@ -62,6 +69,7 @@ class Matcher:
         self.names = [name for name, _ in network.named_parameters() if marks is None or marks[name].any()]
         parameters = dict(network.named_parameters())
         self._weights = [parameters[name] for name in self.names]
+        self.trust = [1.0 if target.trust is None else target.trust[name] for name in self.names]
         self._masks = None if marks is None else [marks[name].to(seen[name].dtype) for name in self.names]
         self.seen = self._masked([seen[name] for name in self.names])
 
@@ -77,7 +85,8 @@ class Matcher:
     def _trained(self, x: Tensor, labels: Tensor, training: LocalTraining) -> tuple[Tensor, ...]:
         """How far local training on the images moves the weights, over the rate of its steps.
 
-        Momentum and weight decay act as in torch: v = m v + g + decay w, then w = w - rate v.
+        Momentum and weight decay act as in torch: with d = g + decay w, v = m v + d, then w = w - rate v, or
+        with Nesterov's momentum w = w - rate (d + m v).
         """
         recipe, samples = training.recipe, x.shape[1]
         weights: list[Tensor] = list(self._weights)
@@ -85,11 +94,12 @@ class Matcher:
         drawn = [(epoch, batch) for epoch, batches in enumerate(training.batches) for batch in batches]
         for (epoch, batch), rate in zip(drawn, recipe.rates(samples), strict=True):
             gradient = self._gradient(weights, x[epoch, batch], labels[batch])
-            velocity = [
-                recipe.momentum * moving + step + recipe.weight_decay * weight
-                for moving, step, weight in zip(velocity, gradient, weights)
-            ]
-            weights = [weight - rate * moving for weight, moving in zip(weights, velocity)]
+            decayed = [step + recipe.weight_decay * weight for step, weight in zip(gradient, weights)]
+            velocity = [recipe.momentum * moving + step for moving, step in zip(velocity, decayed)]
+            moves = velocity
+            if recipe.nesterov:
+                moves = [step + recipe.momentum * moving for moving, step in zip(velocity, decayed)]
+            weights = [weight - rate * move for weight, move in zip(weights, moves)]
         rate = recipe.effective_rate(samples)
         return tuple((start - end) / rate for start, end in zip(self._weights, weights))
 

@@ -33,7 +33,7 @@ CLOSED_FORMS = ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak")
 
 SEARCHES = (
     "dlg(most={most},labels='{labels}',seconds={seconds:g})",
-    "inverting-gradients(most={most},labels='{labels}',steps={steps},seconds={seconds:g})",
+    "swift-inversion(most={most},labels='{labels}',steps={steps},restarts=1,seconds={seconds:g})",
 )
 """The searches: the first is best through smooth networks, the second through others."""
 

@@ -48,6 +48,9 @@ def tradeoff_panels(run: Run, trades: Sequence[Tradeoff], colours: dict[str, str
         caption = [worth_sentence(trade)]
         if unplaced:
             caption.append(f"No accuracy was measured for {', '.join(unplaced)}.")
+        if trade.worse_if_known:
+            worse = ", ".join(map(defence_words, trade.worse_if_known))
+            caption.append(f"An attacker who knows the defence gets further under {worse}; that one counts.")
         if left_out:
             caption.append(
                 f"The strongest of {len(left_out) + 1} attacks; the table below holds the others too, "

@@ -1,14 +1,16 @@
 """Fill the page of a study, docs/studies/NAME.md, from the folder of its run.
 
     python docs/studies.py runs/study-mia-bad-laptop
+    python docs/studies.py runs/rivals --part 'Table 3'
 
 What stands between `<!-- measured: begin -->` and `<!-- measured: end -->` is written anew: the verdicts, the
-study's own tables, and its figures and pictures, which are copied to docs/images/studies/.
+study's own tables, and its figures and pictures, which are copied to docs/images/studies/. From the run of a
+`--part` only the tables whose titles begin so are taken, and verdicts on claims that the page lacks.
 """
 
+import argparse
 import re
 import shutil
-import sys
 import tomllib
 from pathlib import Path
 
@@ -95,10 +97,32 @@ def _listed(seeds: list[int]) -> str:
     return ", ".join(map(str, seeds))
 
 
+def renewed(text: str, run: Run, part: str) -> str:
+    """The page `text` with the tables of `part`, and verdicts on claims that it lacks, from `run`."""
+    assert run.study is not None
+    for layout in run.study.tables:
+        if layout.title.startswith(part):
+            old = rf"\*\*{re.escape(layout.title)}\*\*\n\n(\|.*\n)+(\n[^*<\n].*\n)?"
+            new = "\n\n".join([f"**{layout.title}**", _layout(layout), layout.note or ""]).strip()
+            text, count = re.subn(old, lambda _, new=new: f"{new}\n", text)
+            assert count == 1, f"{layout.title} stands on the page {count} times"
+    for claim in run.study.verdicts:
+        if f"| {claim.claim} |" not in text:
+            row = f"| {claim.claim} | **{claim.verdict}** | {claim.reason} |\n"
+            text = re.sub(r"### Verdicts\n\n(\|.*\n)+", lambda old, row=row: old[0] + row, text)
+    return text
+
+
 if __name__ == "__main__":
-    source = Path(sys.argv[1])
-    study = tomllib.loads((source / "config.toml").read_text())["study"]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--part", help="what the titles of the tables to renew begin with")
+    options = parser.parse_args()
+    study = tomllib.loads((options.run / "config.toml").read_text())["study"]
     page = HERE / "studies" / f"{study}.md"
     text = page.read_text()
-    filling = f"{BEGIN}\n\n{measured(source, study)}\n\n{END}"
-    page.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: filling, text, flags=re.DOTALL))
+    if options.part is None:
+        filling = f"{BEGIN}\n\n{measured(options.run, study)}\n\n{END}"
+        page.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: filling, text, flags=re.DOTALL))
+    else:
+        page.write_text(renewed(text, read_run(options.run), options.part))

@@ -196,8 +196,9 @@ def test_zero_workers_are_refused():
 
 
 def test_the_effective_rate_is_what_a_constant_gradient_moves_a_weight_by():
-    for schedule, momentum in (("constant", 0.0), ("constant", 0.9), ("cosine", 0.0), ("halving", 0.0)):
-        recipe = Recipe(epochs=7, batch_size=5, lr=0.1, momentum=momentum, schedule=schedule)
+    annealed = [{"schedule": schedule} for schedule in ("constant", "cosine", "halving", "steps")]
+    for options in (*annealed, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}):
+        recipe = Recipe(epochs=7, batch_size=5, lr=0.1, **options)
         weight = torch.zeros(1, dtype=torch.float64)
         optimiser = recipe.make_optimiser([weight])
         for rate in recipe.rates(11):
@@ -205,5 +206,5 @@ def test_the_effective_rate_is_what_a_constant_gradient_moves_a_weight_by():
             weight.grad = torch.ones_like(weight)
             optimiser.step()
         assert -weight.item() == pytest.approx(recipe.effective_rate(11))
-        if not momentum:
+        if not recipe.momentum:
             assert -weight.item() == pytest.approx(recipe.summed_rate(11))

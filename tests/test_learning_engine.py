@@ -5,6 +5,8 @@ import os
 import pickle
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -136,6 +138,21 @@ def test_a_worker_that_is_killed_again_is_a_fault_that_names_the_remedy():
             list(engine.map(always_killed, range(5)))
         assert "\n" not in str(raised.value)
         assert files(engine) == []
+
+
+LEFT_BEHIND = """
+from pathlib import Path
+from joblib.externals.loky.backend import resource_tracker
+from glasshouse.learning.workers import Workers
+Workers(2, Path(), print)
+resource_tracker.register("/gone-already", "semlock")
+"""
+
+
+def test_what_a_run_that_ended_early_left_to_be_tidied_up_is_not_spoken_of():
+    ended = subprocess.run([sys.executable, "-c", LEFT_BEHIND], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    assert "PYTHONWARNINGS" not in os.environ
 
 
 def test_what_is_shared_lies_in_a_file_only_while_somebody_needs_it():

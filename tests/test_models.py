@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ def parameters(name: str, shape: tuple[int, int, int], classes: int) -> int:
 
 
 def small(name: str) -> tuple[int, int, int]:
-    return (1, 9, 9) if name == "convnet" else (1, 8, 8)
+    return (1, 9, 9) if name.startswith("convnet") else (1, 8, 8)
 
 
 def seeded(name: str, shape: tuple[int, int, int], classes: int = 10) -> nn.Module:
@@ -65,6 +66,18 @@ def test_parameter_counts_are_the_published_ones(name, shape, classes, published
 def test_the_ats_networks_have_the_millions_of_parameters_that_the_papers_give():
     assert round(parameters("resnet20-4", (3, 32, 32), 100) / 1e6, 2) == 4.35
     assert round(parameters("convnet", (3, 32, 32), 100) / 1e6, 1) == 3.1
+
+
+def test_the_narrow_ats_networks_have_the_layers_of_the_wide_ones():
+    stages = [(16, 16, 3), (16, 32, 1), (32, 32, 2), (32, 64, 1), (64, 64, 2)]
+    resnet = convolution(3, 3, 16, bias=False) + 2 * 16 + linear(64, 100)
+    resnet += sum(times * block(inputs, outputs) for inputs, outputs, times in stages)
+    assert parameters("resnet20", (3, 32, 32), 100) == resnet
+    widths = (3, 8, 16, 16, 32, 32, 32, 32, 32)
+    convnet = linear(32 * 9, 100) + sum(
+        convolution(3, inputs, outputs) + 2 * outputs for inputs, outputs in pairwise(widths)
+    )
+    assert parameters("convnet-8", (3, 32, 32), 100) == convnet
 
 
 def test_the_batch_robustness_networks_follow_their_table():
@@ -114,8 +127,8 @@ def test_the_networks_of_the_closed_forms_follow_their_descriptions():
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_network_gives_logits_or_says_which_size_it_needs(name, shape):
-    if name == "convnet" and shape[1] < 9:
-        with pytest.raises(BadInput, match=r"'convnet' cannot take 8x8 images.*9x9.*'lenet'"):
+    if name.startswith("convnet") and shape[1] < 9:
+        with pytest.raises(BadInput, match=rf"'{name}' cannot take 8x8 images.*9x9.*'lenet'"):
             build(name, shape, 7)
         return
     model = seeded(name, shape, 7).eval()
@@ -273,7 +286,7 @@ def test_fewer_than_two_classes_are_refused(classes):
 
 
 @pytest.mark.parametrize(
-    ("name", "least"), [("lenet", 4), ("stdcnn", 4), ("cnn", 8), ("vgg", 8), ("convnet", 9)]
+    ("name", "least"), [("lenet", 4), ("stdcnn", 4), ("cnn", 8), ("vgg", 8), ("convnet", 9), ("convnet-8", 9)]
 )
 def test_the_smallest_side_is_the_one_the_error_names(name, least):
     build(name, (1, least, least), 2)

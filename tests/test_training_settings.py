@@ -34,6 +34,17 @@ def test_halving_halves_the_rate_after_every_five_epochs():
     assert rates == [0.8] * 10 + [0.4] * 10 + [0.2] * 4
 
 
+def test_steps_lower_the_rate_to_a_tenth_three_times():
+    recipe = Recipe(lr=1.0, schedule="steps")
+    rates = [recipe.lr_at(step, 16) for step in range(16)]
+    assert rates == pytest.approx([1.0] * 6 + [0.1] * 4 + [0.01] * 4 + [0.001] * 2)
+
+
+def test_nesterov_without_momentum_is_refused():
+    with pytest.raises(BadInput, match="nesterov = True is out of range; it must be False without momentum"):
+        Recipe(nesterov=True)
+
+
 def test_bfloat16_training_stays_near_float32_and_keeps_float32_weights():
     images, model = make_images(), make_model()
     start = read_vector(model)

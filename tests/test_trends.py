@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from glasshouse.measures.trends import rank_correlation, slope
+from glasshouse.measures.trends import pearson, rank_correlation, slope
 
 
 def test_rank_correlation_is_pearsons_of_the_ranks():
@@ -43,3 +43,20 @@ def test_slope_is_that_of_the_least_squares_line():
     x, y = [1.0, 2.0, 4.0], [3.0, 1.0, 2.0]
     assert slope(x, y) == pytest.approx(stats.linregress(x, y).slope)
     assert slope([2, 2], [1, 3]) is None
+
+
+def test_pearsons_r_has_the_published_interval_of_fishers_z():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=40)
+    y = 0.6 * x + rng.normal(size=40)
+    estimate, reference = pearson(x.tolist(), y.tolist()), stats.pearsonr(x, y)
+    interval = reference.confidence_interval(0.95)
+    assert estimate.value == pytest.approx(reference.statistic)
+    assert (estimate.low, estimate.high) == pytest.approx((interval.low, interval.high))
+    assert estimate.n == 40
+
+
+def test_pearsons_r_says_why_it_has_no_value_or_interval():
+    assert "fewer than 4" in pearson([1, 2, 3], [1, 2, 3]).note
+    assert "does not vary" in pearson([1, 2, 3, 4], [5, 5, 5, 5]).note
+    assert "on a line" in pearson([1, 2, 3, 4], [8, 6, 4, 2]).note

@@ -13,17 +13,21 @@ from glasshouse.errors import BadInput
 HALVED_AFTER = 5
 """Epochs after which the schedule "halving" halves the learning rate."""
 
+LOWERED_AFTER = (3 / 8, 5 / 8, 7 / 8)
+"""The shares of the run after which the schedule "steps" lowers the learning rate to a tenth."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How a model is trained on one data set.
 
     `batch_size` 0 means all data at once; a last batch of one image, with which batch norm could not be
-    trained, joins the batch before it. `schedule` anneals the learning rate over the run: "constant",
-    "cosine" down to zero, or "halving" every 5 epochs. With the `precision` "bfloat16" the forward and
-    backward passes round to it, which is faster on some CPUs; parameters and their steps stay in float32.
-    In the `mode` "eval" nothing is dropped out and batch norm goes by its running statistics, which stay as
-    they are, as in fine-tuning with frozen statistics.
+    trained, joins the batch before it. The momentum of SGD may be Nesterov's (`nesterov`). `schedule` anneals
+    the learning rate over the run: "constant", "cosine" down to zero, "halving" every 5 epochs, or "steps":
+    to a tenth after 3/8, 5/8 and 7/8 of the run. With the `precision` "bfloat16" the forward and backward
+    passes round to it, which is faster on some CPUs; parameters and their steps stay in float32. In the
+    `mode` "eval" nothing is dropped out and batch norm goes by its running statistics, which stay as they
+    are, as in fine-tuning with frozen statistics.
     """
 
     epochs: int = 1
@@ -32,9 +36,10 @@ class Recipe:
     lr: float = 0.05
     momentum: float = 0.0
     weight_decay: float = 0.0
-    schedule: Literal["constant", "cosine", "halving"] = "constant"
+    schedule: Literal["constant", "cosine", "halving", "steps"] = "constant"
     precision: Literal["float32", "bfloat16"] = "float32"
     mode: Literal["train", "eval"] = "train"
+    nesterov: bool = False
 
     def __post_init__(self) -> None:
         _require("epochs", self.epochs, self.epochs >= 1, "at least 1")
@@ -42,6 +47,7 @@ class Recipe:
         _require("lr", self.lr, math.isfinite(self.lr) and self.lr > 0, "above 0")
         _require("momentum", self.momentum, 0 <= self.momentum < 1, "in [0, 1)")
         _require("momentum", self.momentum, self.optimiser == "sgd" or not self.momentum, "0 with adam")
+        _require("nesterov", self.nesterov, self.momentum > 0 or not self.nesterov, "False without momentum")
         _require("weight_decay", self.weight_decay, self.weight_decay >= 0, "at least 0")
 
     def batch(self, samples: int) -> int:
@@ -63,7 +69,12 @@ class Recipe:
         if self.optimiser == "adam":
             return torch.optim.Adam(parameters, self.lr, weight_decay=self.weight_decay, fused=True)
         return torch.optim.SGD(
-            parameters, self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
+            parameters,
+            self.lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            nesterov=self.nesterov,
+            fused=True,
         )
 
     def lr_at(self, step: int, total: int) -> float:
@@ -72,6 +83,8 @@ class Recipe:
             return self.lr * 0.5 * (1 + math.cos(math.pi * step / total))
         if self.schedule == "halving":
             return self.lr * 0.5 ** (step * self.epochs // total // HALVED_AFTER)
+        if self.schedule == "steps":
+            return self.lr * 0.1 ** sum(step >= round(share * total) for share in LOWERED_AFTER)
         return self.lr
 
     def rates(self, samples: int) -> list[float]:
@@ -87,13 +100,13 @@ class Recipe:
         """The factor between the change of the weights over `samples` images and the mean gradient, for SGD.
 
         With momentum m a gradient keeps acting: after s more steps by (1 - m^(s+1)) / (1 - m), each taken at
-        the rate of the first, which is exact for a constant rate.
+        the rate of the first, which is exact for a constant rate. Nesterov's is a step ahead: m^(s+2).
 
         >>> Recipe(batch_size=5, lr=1, momentum=0.5).effective_rate(15)  # 1.75 + 1.5 + 1
         4.25
         """
-        rates, m = self.rates(samples), self.momentum
-        return sum(rate * (1 - m ** (len(rates) - step)) / (1 - m) for step, rate in enumerate(rates))
+        rates, m, ahead = self.rates(samples), self.momentum, int(self.nesterov)
+        return sum(rate * (1 - m ** (len(rates) - step + ahead)) / (1 - m) for step, rate in enumerate(rates))
 
 
 def _require(key: str, value: object, holds: bool, rule: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import joblib
 import torch
+from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from glasshouse.errors import Fault
@@ -47,7 +48,7 @@ class Workers:
         self._running: weakref.WeakSet[Generator[Any]] = weakref.WeakSet()
         for key, value in ENVIRONMENT.items():
             os.environ.setdefault(key, value)
-        resource_tracker.ensure_running()  # started later it would undo `_interrupts_for_parent_alone`
+        _start_trackers()
         # Without pgrep or psutil on the machine a worker is killed all the same, but not without a traceback.
         warnings.filterwarnings("ignore", "Failed to kill subprocesses", UserWarning)
 
@@ -123,6 +124,22 @@ class Workers:
             f"workers were killed twice, most likely because memory ran out; lower --workers (it is "
             f"{self._count}) and run the same command again, which goes on where it stopped"
         )
+
+
+def _start_trackers() -> None:
+    """Start the processes that tidy up after workers: later they would undo `_interrupts_for_parent_alone`.
+
+    After a run that a fault ended early joblib's warns of semaphores that are gone already.
+    """
+    resource_tracker.ensure_running()
+    given = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = "ignore"
+    try:
+        loky_tracker.ensure_running()
+    finally:
+        del os.environ["PYTHONWARNINGS"]
+        if given is not None:
+            os.environ["PYTHONWARNINGS"] = given
 
 
 def _noted(jobs: Iterable[Job], waiting: dict[int, Job]) -> Iterator[tuple[int, Job]]:

@@ -15,6 +15,15 @@ def resnet18(shape: Shape, classes: int) -> nn.Module:
     return _classifier(shape[0], (64, 128, 256, 512), blocks=2, classes=classes)
 
 
+def resnet20(shape: Shape, classes: int) -> nn.Module:
+    """ResNet20 (He et al. 2016): three stages of three blocks, widths 16, 32 and 64, 0.27M parameters.
+
+    Convolutions start from He's initialisation, as in the paper; shortcuts that change the size are 1x1
+    convolutions.
+    """
+    return _classifier(shape[0], (16, 32, 64), blocks=3, classes=classes)
+
+
 def resnet20_4(shape: Shape, classes: int) -> nn.Module:
     """ResNet20 with four times the channels (ATS paper): three stages of three blocks, 4.35M parameters.
 

@@ -56,6 +56,10 @@ class Measured:
         """The attacks whose `metric` was measured in a cell, in order."""
         return [key[1] for key in self._pooled if key[1] and (key[0], key[2]) == (cell, metric)]
 
+    def metrics(self, cell: str, attack: str | None) -> list[str]:
+        """What was measured of an attack in a cell, in order."""
+        return [key[2] for key in self._pooled if key[:2] == (cell, attack)]
+
 
 def differences(mine: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
     """By how much some values are above others, at each seed that both have."""

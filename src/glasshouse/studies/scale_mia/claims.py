@@ -6,10 +6,11 @@ from math import inf
 import numpy as np
 
 from glasshouse.measures.estimate import Estimate, clopper_pearson, combined, mean
+from glasshouse.studies.judging import POSITIVE, Region, judged, undecided
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.scale_mia import cells
 from glasshouse.studies.scale_mia.cells import PUBLISHED, RATE, StarvedCell, Table3Cell, Table4Cell
-from glasshouse.studies.scale_mia.judging import HARDLY, POSITIVE, Region, judged, undecided
+from glasshouse.studies.scale_mia.printed import HARDLY
 from glasshouse.studies.scale_mia.rival_claims import rival_verdicts
 from glasshouse.verdicts.claims import Verdict
 

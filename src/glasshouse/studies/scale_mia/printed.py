@@ -6,6 +6,9 @@ SMALL_BATCHES = (1, 2, 4, 8, 16, 64, 256)
 BATCHES = (64, 128, 256, 512, 1024)
 STARVED_BATCHES = (16, 32, 64, 128, 256)
 
+HARDLY = 0.05
+"""A change of the rate of less than five points is hardly one; the paper's own go up to 4.4."""
+
 Numbers = tuple[tuple[float, ...], ...]
 Printed = Mapping[str, float]
 """Printed numbers by metric."""

@@ -12,10 +12,11 @@ from math import inf
 import numpy as np
 
 from glasshouse.measures.estimate import mean
+from glasshouse.studies.judging import judged, undecided
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.scale_mia import cells
 from glasshouse.studies.scale_mia.cells import PUBLISHED, RATE, Table3Cell
-from glasshouse.studies.scale_mia.judging import HARDLY, judged, undecided
+from glasshouse.studies.scale_mia.printed import HARDLY
 from glasshouse.verdicts.claims import Verdict
 
 PASSIVE = ("dlg", "idlg", "inverting-gradients", "gradinversion")

@@ -5,9 +5,6 @@ from math import inf
 from glasshouse.measures.estimate import Estimate
 from glasshouse.verdicts.claims import Verdict
 
-HARDLY = 0.05
-"""A change of the rate of less than five points is hardly one; the paper's own go up to 4.4."""
-
 Region = tuple[float, float]
 POSITIVE, NEGATIVE = (0.0, inf), (-inf, 0.0)
 

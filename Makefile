@@ -32,6 +32,8 @@ bench: $(INSTALLED)  ## a round, strategies, shadow models, secure aggregation, 
 	$(BIN)/python benchmarks/evasion.py
 	$(BIN)/python benchmarks/curvature.py
 	$(BIN)/python benchmarks/inversion.py
+	$(BIN)/python benchmarks/policies.py
+	$(BIN)/python benchmarks/policy_scores.py
 
 install: $(INSTALLED)
 

@@ -1,5 +1,6 @@
 """A run that is struck by a fault ends with the same numbers when the same command is given again."""
 
+import errno
 import os
 import signal
 import sys
@@ -64,3 +65,17 @@ def test_an_interruption_says_how_to_go_on(name, number, strike, monkeypatch, ca
     assert stopped.value.code == 128 + number
     assert capsys.readouterr().err.strip() == faults.CONTINUES
     assert signal.getsignal(number) is before
+
+
+def test_a_full_disk_is_one_line_wherever_it_shows(monkeypatch, capsys):
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("glasshouse.api.audit", fail)
+    monkeypatch.setattr(sys, "argv", ["glasshouse", "audit", "-q"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.count("\n") == 1
+    assert "the same command goes on where it stopped" in said

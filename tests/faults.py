@@ -211,7 +211,7 @@ class Striker:
             outcome.worst = max(outcome.worst, gone_after(run.process.pid))
             if kind != "SIGKILL":
                 outcome.check(run.errors().strip() == CONTINUES, f"{kind} said: {run.errors()}")
-                left = left_in(place / "tmp") - of_killed_runs  # these go when the next run has begun its work
+                left = left_in(place / "tmp") - of_killed_runs  # those go once a run has begun its work
                 outcome.check(not left, f"{kind} left a temporary folder")
         outcome.check(outcome.worst < PATIENCE, f"{kind} left processes")
         outcome.check("Traceback" not in run.errors(), f"{kind} gave a traceback: {run.errors()}")

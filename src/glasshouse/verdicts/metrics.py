@@ -76,6 +76,7 @@ STUDY_METRICS = {
     "bytes-up": _figure("bytes from a client in a round"),
     "seconds-per-round": _figure("core-seconds a round", "s"),
     "psnr-to-transformed": _figure("PSNR to the transformed image", "dB"),
+    "psnr-to-visible": _figure("PSNR to what the transformed image shows of the original", "dB"),
     "psnr-to-original": _figure("PSNR to the original image", "dB"),
     "accuracy-cost": _figure("loss of test accuracy"),
     "privacy-score": _figure("S_pri, lower is better"),

@@ -36,9 +36,18 @@ class TransformationPolicy(Defence):
         object.__setattr__(self, "_read", _read(self.policy))
 
     def on_batch(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        return self._policy(x).apply(self._cropped(x, rng), rng)
+
+    def move(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """Do only what moves pixels, with the draws that `on_batch` would make."""
+        return self._policy(x).move(self._cropped(x, rng), rng)
+
+    def _policy(self, x: Tensor) -> Policy:
         channels, height, width = x.shape[1:]
-        policy = self.policy_for((channels, height, width))
-        return policy.apply(crop_and_flip(x, rng) if self.crop_and_flip else x, rng)
+        return self.policy_for((channels, height, width))
+
+    def _cropped(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        return crop_and_flip(x, rng) if self.crop_and_flip else x
 
     def policy_for(self, shape: Shape) -> Policy:
         """The policy that images of `shape` (channels, height, width) are transformed by."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glasshouse.defences.policies.transformations import LIBRARY
+from glasshouse.defences.policies.transformations import LIBRARY, MOVING
 from glasshouse.errors import BadInput, quoted
 from glasshouse.learning.cpu import channels_last
 
@@ -31,14 +31,21 @@ class Policy:
         Images are first rounded to 8 bits and stay so: the results are multiples of 1/255 in [0, 1], in the
         memory order that convolutions like.
         """
+        return self._transform(x, rng, moving=False)
+
+    def move(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """Do only what moves pixels, with the draws that `apply` would make: where would each come to lie?"""
+        return self._transform(x, rng, moving=True)
+
+    def _transform(self, x: Tensor, rng: torch.Generator, *, moving: bool) -> Tensor:
         levels = (255 * x).round_().clamp_(0, 255).to(torch.uint8).contiguous()
         if len(self.choices) == 1:
-            levels = _in_turn(self.choices[0], levels, rng)
+            levels = _in_turn(self.choices[0], levels, rng, moving)
         else:
             chosen = torch.randint(len(self.choices), (len(x),), generator=rng)
             for number, indices in enumerate(self.choices):
                 rows = (chosen == number).nonzero()[:, 0]
-                levels[rows] = _in_turn(indices, levels[rows], rng)
+                levels[rows] = _in_turn(indices, levels[rows], rng, moving)
         return channels_last(levels).to(x.dtype).div_(255)
 
     def __str__(self) -> str:
@@ -70,7 +77,11 @@ def random_policy(rng: torch.Generator, length: int = MOST) -> Policy:
     return Policy((tuple(torch.randint(len(LIBRARY), (length,), generator=rng).tolist()),))
 
 
-def _in_turn(indices: tuple[int, ...], levels: Tensor, rng: torch.Generator) -> Tensor:
-    for index in indices:
-        levels = LIBRARY[index].apply(levels, rng)
+def _in_turn(indices: tuple[int, ...], levels: Tensor, rng: torch.Generator, moving: bool) -> Tensor:
+    """All of some transformations, or only those that move pixels; either way all of them draw."""
+    for transformation in (LIBRARY[index] for index in indices):
+        if moving and transformation.operation not in MOVING:
+            transformation.draw(len(levels), rng)
+        else:
+            levels = transformation.apply(levels, rng)
     return levels

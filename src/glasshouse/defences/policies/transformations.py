@@ -39,6 +39,9 @@ NEUTRAL = {"posterize": 8, "solarize": 256}
 FLATTENED = 256
 """Pixels of a channel from which on `equalize` can make its histogram flat."""
 
+MOVING = ("shearX", "shearY", "translateX", "translateY", "rotate")
+"""Operations that move pixels, and fill in where none comes to lie."""
+
 SIGNED = ("shearX", "shearY", "translateX", "translateY", *ENHANCEMENTS)
 """Operations that go either way, each with probability 1/2 for each image."""
 
@@ -72,13 +75,16 @@ class Transformation:
             return False
         return self.operation not in RANGES or self.magnitude != NEUTRAL.get(self.operation, 0)
 
-    def apply(self, levels: Tensor, rng: torch.Generator) -> Tensor:
-        """Transformed images, uint8 (B, C, H, W), each with a sign of its own where the operation has one."""
+    def draw(self, count: int, rng: torch.Generator) -> Tensor:
+        """What the operation is told for each of `count` images, shape (count,)."""
         parameters = torch.tensor(self.parameters, dtype=torch.float64)
         if len(parameters) == 1:
-            return OPERATIONS[self.operation](levels, parameters.expand(len(levels)))
-        drawn = torch.randint(0, len(parameters), (len(levels),), generator=rng)
-        return OPERATIONS[self.operation](levels, parameters[drawn])
+            return parameters.expand(count)
+        return parameters[torch.randint(0, len(parameters), (count,), generator=rng)]
+
+    def apply(self, levels: Tensor, rng: torch.Generator) -> Tensor:
+        """Transformed images, uint8 (B, C, H, W), each with a sign of its own where the operation has one."""
+        return OPERATIONS[self.operation](levels, self.draw(len(levels), rng))
 
     def __str__(self) -> str:
         return f"{self.operation}-{self.level}"

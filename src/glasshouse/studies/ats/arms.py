@@ -23,6 +23,9 @@ PERTURBATIONS: Arms = {
 }
 """Table 6: other defences, on every gradient of the training and on the attacked one."""
 
+COMBINED = "pruning-99"
+"""The one of them that is also combined with policies."""
+
 
 def policy_of(policy: str, *, cropped: bool = False) -> str:
     """The defence that a policy is."""
@@ -34,6 +37,11 @@ def arms_of(policies: Sequence[str], *, random: bool = False) -> dict[str, str]:
     drawn = {RANDOM: policy_of(RANDOM_POLICY)} if random else {}
     each = {policy: policy_of(policy) for policy in policies}
     return {NONE: "none", **drawn, **each, HYBRID: policy_of("+".join(policies))}
+
+
+def combined(policies: Sequence[str]) -> dict[str, str]:
+    """The hybrid of some policies, and pruning of what its images give."""
+    return {f"{HYBRID}-{COMBINED}": f"{policy_of('+'.join(policies))}+{PERTURBATIONS[COMBINED]}"}
 
 
 def crops_of(policies: Sequence[str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ from glasshouse.studies.ats.victims import (
 )
 from glasshouse.studies.study import Workplace
 
-TRANSFORMED, ORIGINAL = "psnr-to-transformed", "psnr-to-original"
+TRANSFORMED, VISIBLE, ORIGINAL = "psnr-to-transformed", "psnr-to-visible", "psnr-to-original"
 ACCURACY, COST, SCORE, OVERLAP = "test-accuracy", "accuracy-cost", "privacy-score", "best-five-overlap"
 SIMILARITIES = ("all", "shallow", "deep")
 
@@ -184,10 +184,12 @@ def _findings(task: Task, spec: str, attempts: Sequence[Attempt]) -> Iterator[Fi
     )
     known = None
     if not knows_defence(spec) and task.factor == 1:
-        row = printed.table_2(address.data, address.model, address.arm, spec.partition("(")[0])
-        known = row or printed.printed(address.group, address.data, address.model, address.arm)
+        known = printed.of_attack(
+            address.group, address.data, address.model, address.arm, spec.partition("(")[0]
+        )
     values = {
         TRANSFORMED: [(attempt.to_transformed, attempt.blind_to_transformed) for attempt in attempts],
+        VISIBLE: [(attempt.to_visible, attempt.blind_to_visible) for attempt in attempts],
         ORIGINAL: [(attempt.to_original, attempt.blind_to_original) for attempt in attempts],
     }
     for metric, pairs in values.items():

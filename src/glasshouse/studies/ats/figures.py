@@ -18,10 +18,19 @@ from glasshouse.studies.ats.cells import (
     at_step,
     gradsim,
 )
-from glasshouse.studies.ats.claims import course, score_and_psnr
+from glasshouse.studies.ats.claims import course
 from glasshouse.studies.ats.layout import plain_form, scores
-from glasshouse.studies.ats.measured import PAPERS, Row
-from glasshouse.studies.ats.printed import BEST_FIVE, HYBRID, NONE, PEARSON, RANDOM, REPLICATED_PEARSON
+from glasshouse.studies.ats.measured import Row
+from glasshouse.studies.ats.printed import (
+    BEST_FIVE,
+    HYBRID,
+    NONE,
+    PAPERS,
+    PEARSON,
+    RANDOM,
+    REPLICATED_PEARSON,
+)
+from glasshouse.studies.ats.score_claims import score_and_psnr
 from glasshouse.studies.ats.victims import knows_defence
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.showing import bracketed, chart, series_of
@@ -128,7 +137,10 @@ def _correlation(measured: Measured) -> Iterator[Chart]:
 
 
 def pictures(measured: Measured) -> Iterator[Picture]:
-    """Figure 5: originals beside what each attacker made of them, with and without policies."""
+    """Figure 5: what each attacker seeks, and what it made of it, with and without policies.
+
+    Who knows the policy seeks the original, who does not the transformed image.
+    """
     for (data, model), arms in reading.rows_of(measured, "table-1").items():
         for arm in arms:
             cell = str(ArmCell("table-1", data, model, arm))
@@ -141,14 +153,16 @@ def _pictured(measured: Measured, cell: str, attack: str) -> Iterator[Picture]:
     exposed = reading.exposed_to(measured, cell, attack)
     place = ArmCell.parse(cell)
     assert place is not None
-    seeks = "the original" if knows_defence(attack) else "the transformed image"
+    seeks, shown = "the pixels that come from the original", "transformed"
+    if knows_defence(attack):
+        seeks, shown = "the original", "original"
     for image in list(exposed.psnr)[:GALLERY]:
         yield Picture(
             cell=cell,
             adversary=UpdateAccess.adversary,
             attack=attack,
             caption=f"image {image}, {place.data}, {place.model}, policy: {place.arm}",
-            original=f"{folder}/{cells.picture_name('original', image)}",
+            original=f"{folder}/{cells.picture_name(shown, image)}",
             result=f"{folder}/{cells.picture_name(cells.form_of(attack), image)}",
             note=f"{exposed.psnr[image]:.1f} dB to {seeks}",
         )

@@ -1,25 +1,33 @@
 """What was measured, image by image, and the attacker by whom a defence is judged."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 
 from glasshouse.measures.estimate import Estimate, mean
-from glasshouse.studies.ats.cells import ACCURACY, ORIGINAL, TRANSFORMED, ArmCell, of_image, training_of
-from glasshouse.studies.ats.printed import NONE, RANDOM
+from glasshouse.studies.ats.cells import (
+    ACCURACY,
+    ORIGINAL,
+    TRANSFORMED,
+    VISIBLE,
+    ArmCell,
+    of_image,
+    training_of,
+)
+from glasshouse.studies.ats.printed import NONE, RANDOM, undefended_accuracy
 from glasshouse.studies.ats.victims import knows_defence
 from glasshouse.studies.measured import Measured
-
-PAPERS = "adam-cosine"
-"""The attack of every table but Table 2."""
 
 STRONGER = "inverting-gradients"
 """The same search with a larger weight on smooth images, which finds more in small networks."""
 
 FAR_ENOUGH = 5
-"""A model was trained far enough to be judged by if its accuracy is this many times that of a blind guess."""
+"""A model was trained far enough to be attacked if its accuracy is this many times that of a blind guess."""
+
+LEARNED = 0.5
+"""What a defence costs can be seen on a model that has this share of the accuracy which the papers print."""
 
 ByImage = Mapping[int, float]
 Row = tuple[str, str]
@@ -73,8 +81,11 @@ def forms(measured: Measured, cell: str, name: str | None = None) -> list[str]:
 
 
 def exposed_to(measured: Measured, cell: str, attack: str) -> Exposure:
-    """What one attack reached; who knows the defence seeks the original, who does not what became of it."""
-    metric = ORIGINAL if knows_defence(attack) else TRANSFORMED
+    """What one attack reached: who knows the defence seeks the original, who does not what became of it.
+
+    Of that only the pixels count that come from the original.
+    """
+    metric = ORIGINAL if knows_defence(attack) else VISIBLE
     psnr = by_image(measured, cell, attack, metric)
     blind = {
         number: float(row.chance or 0.0)
@@ -99,6 +110,13 @@ def far_enough(measured: Measured, group: str, data: str, model: str) -> bool:
     return reached.low >= FAR_ENOUGH * reached.chance
 
 
+def learned_enough(measured: Measured, group: str, data: str, model: str) -> bool:
+    """Whether the undefended model is accurate enough to show what a defence costs."""
+    training = training_of(ArmCell(group, data, model, NONE))
+    reached, known = measured.value(str(training), None, ACCURACY), undefended_accuracy(data)
+    return reached is not None and known is not None and reached >= LEARNED * known
+
+
 def less(mine: ByImage, others: ByImage) -> dict[int, float]:
     """By how much some values are above others, image by image."""
     return {image: value - others[image] for image, value in mine.items() if image in others}
@@ -115,3 +133,10 @@ def estimated(values: Iterable[float]) -> Estimate | None:
     """The mean and its t interval; none of fewer than 2 values."""
     numbers = list(values)
     return mean(numbers) if len(numbers) > 1 else None
+
+
+def together(estimates: Sequence[Estimate]) -> Estimate:
+    """Their mean; of models tested on the same images, which err together, the intervals do not shrink."""
+    ends = [[getattr(one, end) for one in estimates] for end in ("value", "low", "high")]
+    value, low, high = (None if None in end else float(np.mean(end)) for end in ends)
+    return Estimate(value, low, high, estimates[0].n)

@@ -12,7 +12,11 @@ from glasshouse.defences.policies.published import PUBLISHED
 NONE, RANDOM, HYBRID = "none", "random", "hybrid"
 """Arms of a comparison: without a policy, with the papers' random one, with both searched ones in turn."""
 
-ORIGINAL = {"resnet20": "resnet20-4", "convnet-8": "convnet"}
+PAPERS = "adam-cosine"
+"""The attack of every table but Table 2."""
+
+RESNET = "resnet20-4"
+ORIGINAL = {"resnet20": RESNET, "convnet-8": "convnet"}
 """The papers' network that a narrow one stands for."""
 
 PEARSON, REPLICATED_PEARSON = 0.697, 0.123
@@ -121,11 +125,33 @@ def printed_accuracy(tables: Iterable[str], data: str, model: str, arm: str) -> 
     return None if percent is None else percent / 100
 
 
+def of_attack(table: str, data: str, model: str, arm: str, attack: str) -> Printed | None:
+    """What one attack, by its name without options, reached; all tables but the second have one attack."""
+    if table == "table-2":
+        return table_2(data, model, arm, attack)
+    return printed(table, data, model, arm) if attack == PAPERS else None
+
+
 def table_2(data: str, model: str, arm: str, attack: str) -> Printed | None:
     """The numbers of one attack, by its name without options."""
     if (data, ORIGINAL.get(model, model)) != ("cifar100", "resnet20-4"):
         return None
     return TABLE_2.get(arm, {}).get(attack)
+
+
+def beside(table: str, data: str, model: str, arm: str, attack: str) -> tuple[Printed, bool] | None:
+    """What the papers print, and whether for this network: else it is for their ResNet20."""
+    for network in (model, RESNET):
+        known = of_attack(table, data, network, arm, attack)
+        if known is not None:
+            return known, network == model
+    return None
+
+
+def undefended_accuracy(data: str) -> float | None:
+    """The highest test accuracy, in [0, 1], that is printed for a data set without a defence."""
+    rows = [rows[NONE].accuracy for (_, named, _), rows in TABLES.items() if named == data and NONE in rows]
+    return max((percent / 100 for percent in rows if percent is not None), default=None)
 
 
 def searched(data: str, model: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from glasshouse.measures.estimate import LEVEL, Estimate, mean, proportion
 from glasshouse.models.shapes import Shape
 from glasshouse.studies.ats import printed
 from glasshouse.studies.ats.cells import ACCURACY, OVERLAP, SCORE, Task, attack_cell, score_of
-from glasshouse.studies.ats.printed import BEST_FIVE
+from glasshouse.studies.ats.printed import BEST_FIVE, NONE
 from glasshouse.studies.ats.training import Learner, Trained, materials_of, trained
 from glasshouse.studies.study import Workplace
 
@@ -25,6 +25,8 @@ RESAMPLED = 2000
 
 def policy_cell(task: Task, scored: int, place: Workplace) -> list[Finding]:
     """Figure 4: a policy's privacy score, and what an attack rebuilds of images that it transformed."""
+    if task.address.arm == NONE:
+        return attack_cell(task, place)
     model = trained(task.learner, task.trained_under, place)
     scores = _scores(model, parse_policy(task.address.arm), scored, place.seed)
     score = mean(scores.tolist(), bounds=(-1.0, 1.0))

@@ -16,6 +16,7 @@ from glasshouse.auditing.case import Case
 from glasshouse.auditing.examine import Examination, examine
 from glasshouse.data.images import Images
 from glasshouse.defences import make_defences
+from glasshouse.defences.policies.defence import TransformationPolicy
 from glasshouse.defences.policies.privacy_score import cosines
 from glasshouse.evidence.reconstruction import Reconstructions, Snapshot
 from glasshouse.evidence.truth import Truth
@@ -31,6 +32,9 @@ from glasshouse.verdicts.informed import uninformed
 
 STEP = Recipe(batch_size=0, lr=1.0, mode="eval")
 """What a client does: its update is minus the gradient of its image."""
+
+FILLED = 0.75
+"""A white image that was moved is lighter where its pixels lie, and black or grey where it was filled in."""
 
 UPPER_BOUND = "one image, eval mode, label given: an upper bound on what leaks"
 
@@ -50,9 +54,25 @@ class Victim:
     def transform(self, x: Tensor) -> Tensor:
         """What became of the image, done to another one."""
         assert self.case.defence is not None
-        rng = torch_rng(self.draws[0], "victim", self.draws[1])
         network, label = self.case.protocol.architecture, _label(self.case)
-        return self.case.defence.training().prepare(network, x, label, rng)
+        return self.case.defence.training().prepare(network, x, label, self._rng())
+
+    def move(self, x: Tensor) -> Tensor:
+        """Another image, moved as this one was; its levels stay as they are."""
+        assert self.case.defence is not None
+        rng = self._rng()
+        for defence in self.case.defence.defences:
+            if isinstance(defence, TransformationPolicy):
+                x = defence.move(x, rng)
+        return x
+
+    @property
+    def visible(self) -> Tensor:
+        """The pixels of the transformed image that come from the original, bool of shape (H, W)."""
+        return (self.move(torch.ones_like(self.original)) > FILLED).all(1)[0]
+
+    def _rng(self) -> torch.Generator:
+        return torch_rng(self.draws[0], "victim", self.draws[1])
 
 
 def make_victim(
@@ -104,13 +124,16 @@ class GradSim:
 class Attempt:
     """What one attack made of one image: PSNRs in dB, and those of a blind guess beside them.
 
-    The guess is the mean training image; beside the transformed image it is transformed in the same way, so
-    that a frame or a darkness that the policy made does not count as something found.
+    The guess is the mean training image; beside the transformed image it is moved like that. Of the
+    transformed image there is also what was made of its `visible` pixels alone, those that come from the
+    original: a frame that a policy fills in says nothing about an image, whoever finds it.
     """
 
     to_transformed: float
+    to_visible: float
     to_original: float
     blind_to_transformed: float
+    blind_to_visible: float
     blind_to_original: float
     seconds: float
     granted: tuple[str, ...]
@@ -141,10 +164,13 @@ def attack(
     guess = part.x.detach()
     as_trained = victim.transform(guess) if knows_defence(spec) else guess
     blind = mean_guess(victim.original, auxiliary.x)
+    moved, visible = victim.move(blind), victim.visible
     attempt = Attempt(
         _psnr(victim.transformed, as_trained),
+        _psnr(victim.transformed, as_trained, visible),
         _psnr(victim.original, guess),
-        _psnr(victim.transformed, victim.transform(blind)),
+        _psnr(victim.transformed, moved),
+        _psnr(victim.transformed, moved, visible),
         _psnr(victim.original, blind),
         examination.seconds or 0.0,
         examination.granted,
@@ -176,5 +202,8 @@ def _label(case: Case) -> Tensor:
     return case.truth.pool.y
 
 
-def _psnr(original: Tensor, guess: Tensor) -> float:
-    return float(paired_psnr(original, guess)[0])
+def _psnr(original: Tensor, guess: Tensor, pixels: Tensor | None = None) -> float:
+    """In dB, over all pixels or some, bool of shape (H, W); of none at all every guess has 0."""
+    if pixels is not None:
+        original, guess = original[..., pixels], guess[..., pixels]
+    return float(paired_psnr(original, guess)[0]) if original.numel() else 0.0

@@ -97,9 +97,7 @@ def paper(resnet: Scenario, cnn: Scenario) -> tuple[Rival, ...]:
         Rival("idlg", cnn, 20, (1,), passive=True),
         Rival("inverting-gradients", resnet, 8, (1, 2, 4, 8), passive=True),
         Rival(f"gradinversion({OF_THE_UPDATE})", resnet, 8, (1, 2, 4, 8), passive=True),
-        Rival(
-            f"gradinversion({OF_THE_UPDATE},labels='counts')", resnet, 8, (BEYOND_CLASSES,), passive=True
-        ),
+        Rival(f"gradinversion({OF_THE_UPDATE},labels='counts')", resnet, 8, (BEYOND_CLASSES,), passive=True),
         Rival("fishing(steps=4800)", resnet, 8),
         Rival("eluding(steps=4800)", resnet, 10, (8, 16, 64)),
     )

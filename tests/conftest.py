@@ -98,6 +98,11 @@ def pytest_addoption(parser):
     parser.addoption("--no-skips", action="store_true", help="fail if a test is skipped")
 
 
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("real_data") and not os.environ.get("GLASSHOUSE_DATA"):
+        pytest.skip("GLASSHOUSE_DATA does not name the folder of the real sets")
+
+
 def pytest_sessionfinish(session):
     skipped = session.config.pluginmanager.get_plugin("terminalreporter").stats.get("skipped")
     if skipped and session.config.getoption("--no-skips"):

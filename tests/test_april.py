@@ -1,7 +1,5 @@
 """Closed forms for vision transformers with learned positions."""
 
-import os
-
 import pytest
 import torch
 from conftest import make_images
@@ -133,9 +131,6 @@ def test_batches_and_several_steps_are_refused():
 
 @pytest.mark.slow
 @pytest.mark.real_data
-@pytest.mark.skipif(
-    not os.environ.get("GLASSHOUSE_DATA"), reason="GLASSHOUSE_DATA does not name the folder of the real sets"
-)
 @pytest.mark.parametrize("attack", [APRILAnalytic(updates=8), PatchLeak(updates=8)])
 def test_cifar_images_come_back_above_30_db_from_updates(attack):
     images = load("cifar10").test[list(range(8))]

@@ -1,5 +1,4 @@
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -242,8 +241,6 @@ def test_long_specs_have_files_and_a_page(tmp_path):
 @pytest.mark.real_data
 @pytest.mark.slow
 def test_fedavg_reaches_the_published_accuracy_on_mnist(tmp_path):
-    if "GLASSHOUSE_DATA" not in os.environ:
-        pytest.skip("set GLASSHOUSE_DATA to a folder with the real data sets")
     setting = make_setting({
         "data": {"name": "mnist", "clients": 10, "members": 59000, "nonmembers": 500, "auxiliary": 500},
         "training": {"rounds": 5, "epochs": 1, "batch_size": 10, "lr": 0.05},

@@ -1,5 +1,3 @@
-import os
-
 import numpy as np
 import pytest
 
@@ -7,13 +5,7 @@ from glasshouse.data.duplicates import first_copies
 from glasshouse.data.sources import fetch, load
 from glasshouse.data.split import split
 
-pytestmark = [
-    pytest.mark.real_data,
-    pytest.mark.skipif(
-        not os.environ.get("GLASSHOUSE_DATA"),
-        reason="GLASSHOUSE_DATA does not name the folder of the real sets",
-    ),
-]
+pytestmark = pytest.mark.real_data
 
 MNIST = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 MNIST_TEST = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

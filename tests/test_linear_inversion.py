@@ -1,7 +1,5 @@
 """Exact inversion of a leading linear layer: one image always, of a batch those alone on their neurons."""
 
-import os
-
 import pytest
 import torch
 from conftest import make_images
@@ -107,9 +105,6 @@ def test_networks_without_a_leading_linear_layer_are_refused_with_the_reason(net
 
 
 @pytest.mark.real_data
-@pytest.mark.skipif(
-    not os.environ.get("GLASSHOUSE_DATA"), reason="GLASSHOUSE_DATA does not name the folder of the real sets"
-)
 def test_cifar_images_come_back_one_by_one_and_what_comes_back_of_a_batch_is_true():
     images = load("cifar10").test[list(range(16))]
     torch.manual_seed(0)

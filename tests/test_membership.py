@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import os
 from statistics import mean
 
 import numpy as np
@@ -188,9 +187,6 @@ def test_the_blind_guess_of_a_source_is_the_largest_client():
 
 @pytest.mark.slow
 @pytest.mark.real_data
-@pytest.mark.skipif(
-    not os.environ.get("GLASSHOUSE_DATA"), reason="GLASSHOUSE_DATA does not name the folder of the real sets"
-)
 def test_records_learned_by_heart_are_found_and_best_by_lira_where_accusations_must_be_sure(tmp_path):
     setting = make_setting({
         "data": {

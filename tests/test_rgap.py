@@ -1,7 +1,5 @@
 """R-GAP: layer by layer from a gradient to its image, and what rank analysis says beforehand."""
 
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -229,9 +227,6 @@ def test_batches_several_steps_and_large_layers_are_refused():
 
 @pytest.mark.slow
 @pytest.mark.real_data
-@pytest.mark.skipif(
-    not os.environ.get("GLASSHOUSE_DATA"), reason="GLASSHOUSE_DATA does not name the folder of the real sets"
-)
 def test_cifar_images_come_back_above_30_db_through_cnn6():
     images = load("cifar10").test[list(range(8))]
     torch.manual_seed(0)

@@ -1,5 +1,3 @@
-import os
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -192,9 +190,6 @@ def test_options_are_checked_at_the_door():
 
 
 @pytest.mark.real_data
-@pytest.mark.skipif(
-    not os.environ.get("GLASSHOUSE_DATA"), reason="GLASSHOUSE_DATA does not name the folder of the real sets"
-)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_eight_cifar_images_come_back_exactly_within_thirty_seconds(dtype):
     test = cifar10().test

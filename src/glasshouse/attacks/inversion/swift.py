@@ -10,8 +10,8 @@ class SwiftInversion(InvertingGradients):
     """Inverting gradients by Adam on the slope itself, where the authors take its sign.
 
     The learning rate falls along a cosine from a third of theirs. Of three starts the best goes on after a
-    quarter of the steps, up to which the passes round to bfloat16. Chosen on eight images of CIFAR-10 for the
-    time to the PSNR that the published search ends with.
+    quarter of the steps, up to which the passes round to bfloat16. Chosen on images of CIFAR-10, other than
+    those of the benchmark, for the time to the PSNR that the published search ends with.
     """
 
     name = "swift-inversion"

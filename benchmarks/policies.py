@@ -1,6 +1,6 @@
 """Times training steps with transformation policies beside steps without, in turns.
 
-    python benchmarks/policies.py [--batch 128] [--models lenet,convnet-8] [--threads 1,2]
+    python benchmarks/policies.py [--batch 128] [--models lenet,convnet-16] [--threads 1,2]
 
 Batches are of 3x32x32 images. The section in docs/benchmarks.md is rewritten.
 """
@@ -60,7 +60,7 @@ def compare(step: Callable[[Transform], None]) -> dict[str, list[float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--models", default="lenet,convnet-8")
+    parser.add_argument("--models", default="lenet,convnet-16")
     parser.add_argument("--threads", default="1,2")
     options = parser.parse_args()
     rows = [

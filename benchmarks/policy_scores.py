@@ -1,6 +1,6 @@
 """Times S_pri of one policy: all points of several images in one batch, and in a plain loop over points.
 
-    python benchmarks/policy_scores.py [--networks lenet:100,convnet-8:100,convnet:8]
+    python benchmarks/policy_scores.py [--networks lenet:100,convnet-16:100,convnet:8]
 
 The loop is as tutorials write it: a batch of one point, `torch.autograd.grad`, cosines tensor by tensor. On
 one core everybody has one thread. On two cores the loop has both for each point, and batches go through the
@@ -119,7 +119,7 @@ def compare(network: nn.Module, images: Images, cores: int, contestants: dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--networks", default="lenet:100,convnet-8:100,convnet:8")
+    parser.add_argument("--networks", default="lenet:100,convnet-16:100,convnet:8")
     options = parser.parse_args()
     data, training, scored = make_task()
     rows = [

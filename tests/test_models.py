@@ -73,11 +73,11 @@ def test_the_narrow_ats_networks_have_the_layers_of_the_wide_ones():
     resnet = convolution(3, 3, 16, bias=False) + 2 * 16 + linear(64, 100)
     resnet += sum(times * block(inputs, outputs) for inputs, outputs, times in stages)
     assert parameters("resnet20", (3, 32, 32), 100) == resnet
-    widths = (3, 8, 16, 16, 32, 32, 32, 32, 32)
-    convnet = linear(32 * 9, 100) + sum(
+    widths = (3, 16, 32, 32, 64, 64, 64, 64, 64)
+    convnet = linear(64 * 9, 100) + sum(
         convolution(3, inputs, outputs) + 2 * outputs for inputs, outputs in pairwise(widths)
     )
-    assert parameters("convnet-8", (3, 32, 32), 100) == convnet
+    assert parameters("convnet-16", (3, 32, 32), 100) == convnet
 
 
 def test_the_batch_robustness_networks_follow_their_table():
@@ -286,7 +286,8 @@ def test_fewer_than_two_classes_are_refused(classes):
 
 
 @pytest.mark.parametrize(
-    ("name", "least"), [("lenet", 4), ("stdcnn", 4), ("cnn", 8), ("vgg", 8), ("convnet", 9), ("convnet-8", 9)]
+    ("name", "least"),
+    [("lenet", 4), ("stdcnn", 4), ("cnn", 8), ("vgg", 8), ("convnet-16", 9)],
 )
 def test_the_smallest_side_is_the_one_the_error_names(name, least):
     build(name, (1, least, least), 2)

@@ -19,7 +19,7 @@ SIDES = {
     "vgg": 32,
     "resnet": 32,
     "convnet": 12,
-    "convnet-8": 12,
+    "convnet-16": 12,
     "cnn": 16,
 }
 

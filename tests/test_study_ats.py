@@ -284,14 +284,14 @@ def test_only_the_papers_attack_stands_beside_their_numbers():
     assert of_attack("table-1", "cifar100", "resnet20", NONE, "adam-cosine").psnr == 12.15
     assert of_attack("table-1", "cifar100", "resnet20", NONE, "inverting-gradients") is None
     assert of_attack("table-2", "cifar100", "resnet20", HYBRID, "adam-l1").psnr == 6.43
-    assert beside("table-1", "cifar100", "convnet-8", NONE, "adam-cosine")[1] is False
-    assert beside("table-4", "fashion-mnist", "convnet-8", NONE, "adam-cosine")[1] is True
-    assert beside("table-1", "cifar100", "convnet-8", "21-13-3", "adam-cosine") is None
+    assert beside("table-1", "cifar100", "convnet-16", NONE, "adam-cosine")[1] is False
+    assert beside("table-4", "fashion-mnist", "convnet-16", NONE, "adam-cosine")[1] is True
+    assert beside("table-1", "cifar100", "convnet-16", "21-13-3", "adam-cosine") is None
 
 
 def test_printed_numbers_are_found_for_the_network_that_a_narrow_one_stands_for():
     assert printed("table-1", "cifar100", "resnet20", "3-1-7").psnr == 6.77
-    assert printed("table-4", "fashion-mnist", "convnet-8", HYBRID).psnr == 11.50
+    assert printed("table-4", "fashion-mnist", "convnet-16", HYBRID).psnr == 11.50
     assert printed("table-1", "fashion-mnist", "resnet20", HYBRID) is None
     assert printed_accuracy(("table-4", "table-5"), "fashion-mnist", "resnet20", HYBRID) == 0.9449
     assert printed_accuracy(("table-1", "table-6"), "cifar100", "resnet20", "gaussian-0.01") == 0.3625
@@ -342,8 +342,8 @@ def test_every_learner_of_the_laptop_scale_trains_and_is_attacked(place):
             POLICY,
             trained_under=POLICY,
             specs=(
-                grid.plain[1].replace("steps=500", "steps=2"),
-                grid.knowing.replace("steps=500", "steps=10"),
+                grid.plain[1].replace("steps=300", "steps=2"),
+                grid.knowing.replace("steps=300", "steps=10"),
             ),
             images=1,
         )

@@ -22,8 +22,8 @@ from glasshouse.studies.ats.claims import CLAIMS, EXTENSIONS
 from glasshouse.studies.ats.grid import ATSStudy
 from glasshouse.studies.ats.printed import BEST_FIVE
 
-PLAIN, STRONG = "adam-cosine(steps=600)", "inverting-gradients(steps=600)"
-KNOWING = "inverting-gradients(steps=600,adaptive=True)"
+PLAIN, STRONG = "adam-cosine(steps=600)", "swift-inversion(steps=600)"
+KNOWING = "swift-inversion(steps=600,adaptive=True)"
 BLIND = 10.0
 WOBBLE = np.array([-0.3, 0.1, 0.2, -0.1, 0.3, -0.2, 0.0, 0.0])
 """How the images differ around their mean."""
@@ -51,7 +51,7 @@ def attacked(cell, attack, gain, spread=1.0):
     return findings
 
 
-def trained(group="training", data="cifar100", model="convnet-8", accuracy=0.5, **costs):
+def trained(group="training", data="cifar100", model="convnet-16", accuracy=0.5, **costs):
     """The accuracy without a policy, and what each arm costs, within a tenth of a point."""
     head = f"{group}/{data}/{model}"
     findings = [
@@ -65,7 +65,7 @@ def trained(group="training", data="cifar100", model="convnet-8", accuracy=0.5, 
     return findings
 
 
-def table_1(none=4.0, hybrid=-2.0, known=-2.0, head="table-1/cifar100/convnet-8"):
+def table_1(none=4.0, hybrid=-2.0, known=-2.0, head="table-1/cifar100/convnet-16"):
     return [
         *attacked(f"{head}/none", PLAIN, none - 3),
         *attacked(f"{head}/none", STRONG, none),
@@ -109,7 +109,7 @@ def test_a_search_that_finds_nothing_without_defence_leaves_claims_open():
 
 
 def test_a_policy_that_lowers_nothing_does_not_make_reconstruction_infeasible():
-    head = "table-1/cifar100/convnet-8"
+    head = "table-1/cifar100/convnet-16"
     for spread, expected in ((1.0, "holds"), (-3.0, "not shown")):  # alike in all images, or in their mean
         undefended = attacked(f"{head}/none", STRONG, 1.3, spread)
         found = verdict([*trained(), *undefended, *attacked(f"{head}/hybrid", STRONG, 0.75)], CLAIMS[1])
@@ -145,7 +145,7 @@ def test_the_digits_decide_nothing():
     ({"lbfgs-l2": 1.0, "adam-l1": 3.0}, "not shown"),
 ])  # fmt: skip
 def test_policies_are_general_if_every_attack_that_works_loses(gains, expected):
-    head = "table-2/cifar100/convnet-8"
+    head = "table-2/cifar100/convnet-16"
     findings = [*trained(), *table_1()]
     for attack, gain in gains.items():
         findings += attacked(f"{head}/none", attack, 3.0)
@@ -153,7 +153,7 @@ def test_policies_are_general_if_every_attack_that_works_loses(gains, expected):
     findings += attacked(f"{head}/none", "sgd-cosine", -2.0) + attacked(f"{head}/hybrid", "sgd-cosine", 1.0)
     found = verdict(findings, CLAIMS[2])
     assert found.verdict == expected
-    assert "sgd-cosine on convnet-8: without a defence the search" in found.reason.partition("left out: ")[2]
+    assert "sgd-cosine on convnet-16: without a defence the search" in found.reason.partition("left out: ")[2]
 
 
 def test_an_attack_is_left_out_only_on_the_network_on_which_it_fails():
@@ -165,22 +165,22 @@ def test_an_attack_is_left_out_only_on_the_network_on_which_it_fails():
     ]
     found = verdict(findings, CLAIMS[2])
     assert found.verdict == "holds"
-    assert "adam-cosine on convnet-8 +" in found.reason
+    assert "adam-cosine on convnet-16 +" in found.reason
     assert "adam-cosine on resnet20: the undefended model is less than" in found.reason
 
 
 @pytest.mark.parametrize(("known", "expected"), [(1.0, "holds"), (4.0, "not shown"), (6.0, "refuted")])
 def test_policies_transfer_if_the_gain_falls_on_other_data(known, expected):
-    other = {"data": "fashion-mnist", "model": "convnet-8"}
+    other = {"data": "fashion-mnist", "model": "convnet-16"}
     findings = [
         *trained("training-transferred", **other, accuracy=0.8),
-        *table_1(hybrid=-2.0, known=known, head="table-4/fashion-mnist/convnet-8"),
+        *table_1(hybrid=-2.0, known=known, head="table-4/fashion-mnist/convnet-16"),
     ]
     assert verdict(findings, CLAIMS[3]).verdict == expected
 
 
 def test_the_first_extension_is_judged_like_the_first_claim():
-    head = "table-5/tiny-imagenet-20/convnet-8"
+    head = "table-5/tiny-imagenet-20/convnet-16"
     base = trained("training-transferred", data="tiny-imagenet-20", accuracy=0.4)
     assert verdict([*base, *table_1(head=head)], EXTENSIONS[1]).verdict == "holds"
     assert verdict([*base, *table_1(known=2.0, head=head)], EXTENSIONS[1]).verdict == "refuted"
@@ -201,7 +201,7 @@ def test_details_are_distorted_if_shallow_layers_lose_more_likeness(shallow, dee
     losses = {"none": (0.0, 0.0), "hybrid": (shallow, deep)}
     for arm, (in_shallow, in_deep) in losses.items():
         for number, wobble in enumerate(WOBBLE):
-            cell = f"table-1/cifar100/convnet-8/{arm}"
+            cell = f"table-1/cifar100/convnet-16/{arm}"
             shaken = wobble / 10 if arm == "hybrid" else 0.0
             for part, loss in (("shallow", in_shallow + shaken), ("deep", in_deep)):
                 findings.append(row(cell, of_image(gradsim(part), number), 0.9 - loss, STRONG, n=1))
@@ -213,7 +213,7 @@ def test_details_are_distorted_if_shallow_layers_lose_more_likeness(shallow, dee
 ])  # fmt: skip
 @pytest.mark.parametrize(("claim", "data"), [(CLAIMS[6], "cifar100"), (EXTENSIONS[2], "tiny-imagenet-20")])
 def test_the_best_five_are_found_or_not(claim, data, found, low, high, expected):
-    cell = f"figure-8/{data}/convnet-8/library"
+    cell = f"figure-8/{data}/convnet-16/library"
     overlap = row(cell, OVERLAP, found, low=low, high=high, n=24)
     accuracy = row(cell, ACCURACY, 0.2, low=0.19, high=0.21, chance=0.05)
     assert verdict([accuracy, overlap], claim).verdict == expected
@@ -229,7 +229,7 @@ def drawn(slope, count=40, untouched=3.0, noise=0.1):
     rng = np.random.default_rng(2)
     scores = rng.uniform(0.2, 0.8, count)
     psnr = 10 + slope * (scores - 0.5) / scores.std() + rng.normal(size=count)
-    head = "figure-4/cifar100/convnet-8"
+    head = "figure-4/cifar100/convnet-16"
     findings = [*trained("training-figure-4"), *attacked(f"{head}/none", STRONG, untouched)]
     for number, (score, reached) in enumerate(zip(scores, psnr)):
         cell = f"{head}/{number}-1-2"
@@ -284,29 +284,29 @@ def test_tables_show_printed_and_measured_numbers_and_the_judge():
 
 
 def test_other_defences_stand_beside_none_and_the_hybrid():
-    cell = "table-6/cifar100/convnet-8/pruning-99"
+    cell = "table-6/cifar100/convnet-16/pruning-99"
     tables, _ = presented([*trained(), *table_1(), *attacked(cell, STRONG, 2.0)])
-    arms = [line[0] for line in tables["table-6-cifar100-convnet-8"].rows]
+    arms = [line[0] for line in tables["table-6-cifar100-convnet-16"].rows]
     assert list(dict.fromkeys(arms)) == ["none", "hybrid", "pruning-99"]
 
 
 def test_half_the_loss_is_compared_on_the_same_images():
-    cell = "half-loss/cifar100/convnet-8/none"
+    cell = "half-loss/cifar100/convnet-16/none"
     tables, _ = presented([*trained(), *table_1(none=4.0), *attacked(cell, PLAIN, 0.5)])
-    ((attack, _, _, difference),) = tables["half-loss-cifar100-convnet-8"].rows
+    ((attack, _, _, difference),) = tables["half-loss-cifar100-convnet-16"].rows
     assert (attack, difference) == (PLAIN, "-0.50 [-0.50, -0.50]")
 
 
 def test_figure_8_sets_the_papers_five_apart():
-    cell = "figure-8/cifar100/convnet-8/library"
+    cell = "figure-8/cifar100/convnet-16/library"
     findings = [row(cell, score_of(index), index / 100, low=0.0, high=1.0) for index in (0, *BEST_FIVE)]
     tables, charts = presented(findings)
-    best, others = charts["library-cifar100-convnet-8"].series
+    best, others = charts["library-cifar100-convnet-16"].series
     assert [value is not None for value in best.values] == [
         index in BEST_FIVE for index in sorted((0, *BEST_FIVE))
     ]
     assert [value is None for value in others.values] == [value is not None for value in best.values]
-    assert tables["best-cifar100-convnet-8"].rows[0][1:] == ("0 (invert-7)", "0.000 [0.000, 1.000]", "no")
+    assert tables["best-cifar100-convnet-16"].rows[0][1:] == ("0 (invert-7)", "0.000 [0.000, 1.000]", "no")
 
 
 def test_figure_4_names_the_coefficient_and_its_interval():

@@ -91,9 +91,9 @@ def convnet(shape: Shape, classes: int) -> nn.Module:
     return _eight_convolutions("convnet", shape, classes, width=64)
 
 
-def convnet_8(shape: Shape, classes: int) -> nn.Module:
-    """`convnet` with an eighth of its channels: widths 8, 16, 16, 32 x 5, for searches on a laptop."""
-    return _eight_convolutions("convnet-8", shape, classes, width=8)
+def convnet_16(shape: Shape, classes: int) -> nn.Module:
+    """`convnet` with a quarter of its channels: widths 16, 32, 32, 64 x 5, for searches on a laptop."""
+    return _eight_convolutions("convnet-16", shape, classes, width=16)
 
 
 def _eight_convolutions(name: str, shape: Shape, classes: int, width: int) -> nn.Module:

@@ -12,7 +12,7 @@ MODELS = Registry(
         "stdcnn": "glasshouse.models.convolutional:stdcnn",
         "c1": "glasshouse.models.convolutional:c1",
         "convnet": "glasshouse.models.convolutional:convnet",
-        "convnet-8": "glasshouse.models.convolutional:convnet_8",
+        "convnet-16": "glasshouse.models.convolutional:convnet_16",
         "cnn6": "glasshouse.models.leaky:cnn6",
         "resnet18": "glasshouse.models.residual:resnet18",
         "resnet20": "glasshouse.models.residual:resnet20",

@@ -23,6 +23,7 @@ from glasshouse.studies.ats.arms import (
 from glasshouse.studies.ats.cells import ArmCell, Task, training_of
 from glasshouse.studies.ats.claims import verdicts
 from glasshouse.studies.ats.layout import HALVED
+from glasshouse.studies.ats.measured import STRONGER
 from glasshouse.studies.ats.printed import HYBRID, NONE, searched
 from glasshouse.studies.ats.training import Learner
 from glasshouse.studies.measured import Measured
@@ -31,6 +32,10 @@ from glasshouse.verdicts.claims import Verdict
 
 COLOUR = (3, 32, 32)
 """The shape for which random policies count as different."""
+
+GIVEN = "labels='given'"
+SHORT = ("restarts=1", "rough=0.5")
+"""One start, and half of its steps in bfloat16."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +73,22 @@ class Scale:
 
 
 def stronger(*options: str) -> str:
-    """The search of the papers with a larger weight on smooth images, told the label as theirs is."""
-    told = ",".join(("most=1", "labels='given'", *options))
-    return f"inverting-gradients({told})"
+    """The search that finds more than the papers', told the label as theirs is."""
+    return f"{STRONGER}({','.join(('most=1', GIVEN, *options))})"
 
 
 def _laptop() -> Scale:
     """Learners have 10% of CIFAR-100 and Fashion-MNIST, and 40% of the 20 classes of ImageNet.
 
     Of the networks only the narrow ConvNet: searches in `resnet20` did not beat a blind guess even without a
-    defence (in probes of two images), so that nothing would follow.
+    defence (in probes of two images), so that nothing would follow. In the ConvNet they gained 0.5 dB with 8
+    channels in its first layer, and 2.8 dB with 16 (three and four images of CIFAR-100 that no table has).
     """
-    steps = "steps=500"
-    convnet = Learner("cifar100", "convnet-8", 5000, 15, 5000)
-    fashion = Learner("fashion-mnist", "convnet-8", 6000, 10, 5000)
-    imagenet = Learner("tiny-imagenet-20", "convnet-8", 4000, 15, 1000, side=32)
-    ours = searched("cifar100", "convnet-8")
+    steps = "steps=300"
+    convnet = Learner("cifar100", "convnet-16", 5000, 8, 5000)
+    fashion = Learner("fashion-mnist", "convnet-16", 6000, 6, 5000)
+    imagenet = Learner("tiny-imagenet-20", "convnet-16", 4000, 8, 1000, side=32)
+    ours = searched("cifar100", "convnet-16")
     hybrid = {NONE: "none", HYBRID: policy_of("+".join(ours))}
     few = {name: PERTURBATIONS[name] for name in ("pruning-99", "laplacian-0.001", "gaussian-0.01")}
     attacks = (
@@ -94,14 +99,14 @@ def _laptop() -> Scale:
         f"sgd-cosine({steps})",
     )
     halved = (f"adam-cosine({steps})", f"adam-l2({steps})")
-    knowing = stronger(steps, "culled=0.1", "adaptive=True")
-    both = (stronger(steps), knowing)
+    plain, knowing = stronger(steps, *SHORT), stronger(steps, *SHORT, "culled=0.1", "adaptive=True")
+    both = (plain, knowing)
     return Scale(
-        plain=(f"adam-cosine({steps})", stronger(steps)),
+        plain=(f"adam-cosine({steps})", plain),
         knowing=knowing,
         groups=(
             Group("table-1", convnet, arms_of(ours, random=True), 16),
-            Group("table-1", fashion, arms_of(searched("fashion-mnist", "convnet-8")), 8),
+            Group("table-1", fashion, arms_of(searched("fashion-mnist", "convnet-16")), 8),
             Group("table-2", convnet, hybrid, 6, attacks),
             Group("table-4", fashion, hybrid, 8, both),
             Group("table-5", imagenet, hybrid, 8, both),
@@ -110,7 +115,7 @@ def _laptop() -> Scale:
             Group(HALVED, convnet, {NONE: "none"}, 6, halved, 0.5),
         ),
         correlated=convnet,
-        shorter=stronger("steps=200"),
+        shorter=stronger("steps=150", *SHORT),
         policies=30,
         libraries=(convnet, imagenet),
         scored=24,
@@ -163,8 +168,8 @@ def _smoke() -> Scale:
     hybrid = {NONE: "none", HYBRID: policy_of("+".join(ours))}
     transferred = {NONE: "none", ours[0]: policy_of(ours[0])}
     return Scale(
-        plain=("adam-cosine(steps=12)", stronger("steps=12")),
-        knowing=stronger("steps=12", "culled=0.25", "adaptive=True"),
+        plain=("adam-cosine(steps=12)", stronger("steps=12", "restarts=1")),
+        knowing=stronger("steps=12", "restarts=1", "culled=0.25", "adaptive=True"),
         groups=(
             Group("table-1", learner, arms_of(ours, random=True), 3),
             Group("table-2", learner, hybrid, 2, ("lbfgs-l2(steps=2)", "adam-l2(steps=12)")),

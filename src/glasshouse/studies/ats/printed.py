@@ -16,7 +16,7 @@ PAPERS = "adam-cosine"
 """The attack of every table but Table 2."""
 
 RESNET = "resnet20-4"
-ORIGINAL = {"resnet20": RESNET, "convnet-8": "convnet"}
+ORIGINAL = {"resnet20": RESNET, "convnet-16": "convnet"}
 """The papers' network that a narrow one stands for."""
 
 PEARSON, REPLICATED_PEARSON = 0.697, 0.123

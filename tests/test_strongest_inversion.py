@@ -16,6 +16,7 @@ from glasshouse.attacks.inversion.published import InvertingGradients
 from glasshouse.attacks.inversion.spear import seconds_of_a_pass
 from glasshouse.attacks.inversion.strongest import StrongestInversion
 from glasshouse.attacks.inversion.updates import attacked_updates
+from glasshouse.auditing.examine import examine
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt
 from glasshouse.learning.recipe import Recipe
@@ -203,6 +204,17 @@ def test_an_image_that_was_solved_for_is_proven_by_its_gradient(small, monkeypat
     for name, image in (("right", held), ("wrong", 1 - held)):
         solving(monkeypatch, **{name: Solver(image, 1, proven=False)})
         assert (f"by {name}" in attack.rebuild(update, NOTHING, rng()).note) == (name == "right")
+
+
+def test_an_image_behind_a_smooth_perceptron_is_solved_for_and_scored(engine):
+    torch.manual_seed(0)
+    hidden = nn.Linear(64, 40, bias=False)
+    network = nn.Sequential(nn.Flatten(), hidden, nn.Sigmoid(), nn.Linear(40, CLASSES))
+    case = finished(engine, model=network, split=make_split((1,)))
+    examined = examine(case, "strongest-inversion(seconds=0.1)", UpdateAccess)
+    scores = {score.metric: score.estimate for score in examined.scores}
+    assert "by r-gap" in scores["recovery-rate"].note
+    assert scores["psnr"].value > 40
 
 
 def test_several_images_that_are_not_proven_do_not_count(small, monkeypatch):

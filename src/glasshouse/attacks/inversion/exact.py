@@ -46,7 +46,9 @@ class RGAP(UpdateInversion):
         recovered = recover(links, weights, gradients)
         labels = torch.tensor([recovered.label])
         note = "; ".join(filter(None, map(_undetermined, recovered.ranks))) or None
-        return Rebuilt(_pictures(recovered.image[None]), update.clients, labels=labels, note=note)
+        # A network that begins with a linear layer gives back a flat image.
+        image = recovered.image.reshape(1, *protocol.shape)
+        return Rebuilt(_pictures(image), update.clients, labels=labels, note=note)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from glasshouse.attacks.inversion.chain import find_chain
 from glasshouse.attacks.inversion.inversion import UpdateInversion
 from glasshouse.attacks.inversion.linear import find_leading_linear, lone_images, single_image
 from glasshouse.attacks.inversion.rgap import LayerRank, rank_analysis, recover
-from glasshouse.attacks.inversion.updates import AttackedUpdate, training_network
+from glasshouse.attacks.inversion.updates import AttackedUpdate, rounding, training_network
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt
 
@@ -103,16 +103,6 @@ def check_one_gradient(update: AttackedUpdate) -> None:
         raise CannotRun(f"the update holds {update.samples} images, and the closed form is for one")
     if update.steps != 1:
         raise CannotRun(f"the client took {update.steps} local steps, and the closed form is for one")
-
-
-def rounding(update: AttackedUpdate, name: str) -> float:
-    """The standard deviation of the rounding in one tensor of an update's gradient.
-
-    An update is the difference of two models, each rounded to its own size, not to that of the difference.
-    """
-    recipe, weight = update.protocol.recipe, update.protocol.layout.named(update.sent)[name]
-    rate = sum(size * recipe.effective_rate(size) for size in update.sizes) / update.samples
-    return float(torch.finfo(update.delta.dtype).eps * weight.double().square().mean().sqrt() / rate)
 
 
 @dataclass(frozen=True, eq=False)

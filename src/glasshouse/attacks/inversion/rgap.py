@@ -72,7 +72,8 @@ class LayerRank:
 class Recovered:
     """An image, not yet cut to [0, 1], its label, and the rank of each layer, last first.
 
-    The image has the shape that the first layer takes, (C, H, W) or flat. `mismatch` is the relative distance of its own gradient from the one seen: near 0 where it is exact.
+    The image has the shape that the first layer takes: (C, H, W), or flat. `mismatch` is the relative
+    distance of its own gradient from the one seen: near 0 where it is exact.
     """
 
     image: Tensor

@@ -3,7 +3,8 @@
 Without the truth one thing can still be checked: whether the images, passed through the network, give the
 gradient that was seen. Their mismatch is 1 minus the cosine of the two gradients, in the tensor where it is
 largest: all tensors together would speak of the last layers alone, whose gradients are often the largest by
-far and hardly depend on the images. At 0 the images explain the update fully; noise is the yardstick.
+far and hardly depend on the images. Tensors that hold nothing but rounding are left out. At 0 the images
+explain the update fully; noise is the yardstick.
 """
 
 from collections.abc import Sequence
@@ -13,10 +14,8 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import UpdateAccess
-from glasshouse.attacks.inversion.distances import worst_tensor
 from glasshouse.attacks.inversion.effort import affordable_steps
-from glasshouse.attacks.inversion.target import Matcher
-from glasshouse.attacks.inversion.targets import make_target
+from glasshouse.attacks.inversion.explaining import Explanation
 from glasshouse.attacks.inversion.updates import AttackedUpdate, training_network
 from glasshouse.attacks.labels.head import last_linear
 from glasshouse.auditing.case import Case
@@ -24,7 +23,7 @@ from glasshouse.auditing.examine import Examination, examine
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.learning.engine import Engine
-from glasshouse.learning.seeds import derive, torch_rng
+from glasshouse.learning.seeds import derive
 from glasshouse.learning.shared import Shared
 from glasshouse.progress import Progress
 
@@ -137,13 +136,8 @@ def _mismatches(update: AttackedUpdate, rebuilt: Rebuilt) -> tuple[float | None,
     x, labels = rebuilt.x.float(), rebuilt.labels
     if labels is None or len(labels) != len(x) or not len(x):
         return None, None
-    target, _ = make_target(update, labels, len(x), SIMULATED, torch_rng(0))
-    matcher, noise = Matcher(target), torch.rand(x.shape, generator=torch_rng(0))
-    ours, of_noise = (
-        worst_tensor(matcher(images.expand(target.copies, *x.shape), labels), matcher.seen)
-        for images in (x, noise)
-    )
-    return ours, of_noise
+    explanation = Explanation(update, labels, len(x), simulate=SIMULATED)
+    return explanation.mismatch(x, labels), explanation.mismatch_of_noise(labels)
 
 
 def attacked(case: Case) -> AttackedUpdate:

@@ -17,7 +17,7 @@ from glasshouse.attacks.inversion.april import (
 )
 from glasshouse.attacks.inversion.chain import find_chain
 from glasshouse.attacks.inversion.inversion import UpdateInversion
-from glasshouse.attacks.inversion.linear import find_leading_linear, lone_images, single_image
+from glasshouse.attacks.inversion.linear import CLEAR, find_leading_linear, lone_images, single_image
 from glasshouse.attacks.inversion.rgap import LayerRank, rank_analysis, recover
 from glasshouse.attacks.inversion.updates import AttackedUpdate, rounding, training_network
 from glasshouse.errors import CannotRun
@@ -89,7 +89,8 @@ class LinearLeak(UpdateInversion):
         noise = rounding(update, f"{layer}.weight")
         if update.samples == 1:
             image = single_image(W, b, noise).reshape(1, *protocol.shape)
-            return Rebuilt(_pictures(image), update.clients, proven=True)
+            # Within rounding every image fits.
+            return Rebuilt(_pictures(image), update.clients, proven=noise < CLEAR * float(b.norm()))
         images = lone_images(W, b, update.samples, noise).reshape(-1, *protocol.shape)
         if protocol.classes == 2:
             note = "one hidden layer and two classes: what neurons agree on may be mixtures of images"

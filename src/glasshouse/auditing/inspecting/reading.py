@@ -102,6 +102,15 @@ def read_update(
     return _with_words(chosen, f"It is read as {_NAMES[chosen.kind]}: {how}.")
 
 
+def counted_images(count: int) -> str:
+    """So many images, in words.
+
+    >>> counted_images(1), counted_images(2)
+    ('1 image', '2 images')
+    """
+    return "1 image" if count == 1 else f"{count} images"
+
+
 def _read_as(recorded: Recorded, protocol: Protocol, kind: Kind, told: Told) -> Reading:
     change = recorded.change(kind)
     if not change[: recorded.layout.trainable].any():
@@ -239,10 +248,10 @@ def _canonical(
 
 def _counted_words(told: Told, rank: RankCount | None, fit: Fit | None, samples: int, counted: bool) -> str:
     if told.samples is not None:
-        return f"You say that {_images(samples)} are behind it."
+        return f"You say that {counted_images(samples)} are behind it."
     if rank is not None and counted:
         return (
-            f"It holds {_images(samples)}: so many independent directions are in the change of layer "
+            f"It holds {counted_images(samples)}: so many independent directions are in the change of layer "
             f"{rank.layer!r}, which would show one more (images that repeat others do not count)."
         )
     least = f"at least {rank.least}" if rank is not None else "an unknown number of"
@@ -263,10 +272,6 @@ def _rate_words(
         )
     lr = rate / recipe.total_steps(samples)
     return (f"Its learning rate is not given; {lr:.3g} explains the last layer with whole label counts.",)
-
-
-def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count} images"
 
 
 def _with_words(reading: Reading, first: str) -> Reading:

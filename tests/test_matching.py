@@ -11,7 +11,7 @@ from torch import nn
 
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.inversion.descent import Pace
+from glasshouse.attacks.inversion.descent import Descent, Pace
 from glasshouse.attacks.inversion.label_guesses import guessed_labels
 from glasshouse.attacks.inversion.priors import patch_seams
 from glasshouse.attacks.inversion.registration import consensus, registered
@@ -194,6 +194,19 @@ def test_a_search_keeps_what_it_had_on_the_way():
     assert steps[0] == 0
     assert steps[-1] == 64
     assert objectives == sorted(objectives, reverse=True)
+
+
+def test_with_another_objective_the_best_begins_anew():
+    pace = Pace(steps=10, lr=0.05, schedule="constant", signed=True)
+
+    def rises(x, soft, share):
+        return (x - 1.0).square().sum() if share < 0.5 else 100 + x.square().sum()
+
+    descent = Descent(rises, torch.full((1, 1, 1, 2, 2), 0.5), None, pace, rng(), lambda share: share < 0.5)
+    while not descent.ended:
+        descent.advance()
+    descent.finish()
+    assert descent.lowest == pytest.approx(100 + descent.image.square().sum().item())
 
 
 def test_the_learning_rate_warms_up_and_falls():

@@ -17,6 +17,7 @@ from glasshouse.attacks.inversion.priors import LayerStatistics, StatisticsPrior
 from glasshouse.attacks.inversion.updates import attacked_updates
 from glasshouse.data.images import Images
 from glasshouse.learning.recipe import Recipe
+from glasshouse.models import build
 
 REPLICATION = {"most": 1, "labels": "given"}
 ADAM = {"optimiser": "adam", "lr": 0.1, "steps": 4800, "schedule": "steps", "signed": True, "boxed": True}
@@ -226,3 +227,16 @@ def test_slopes_agree_with_finite_differences(name):
     with torch.enable_grad():
         difference = objective(x + h * direction, soft, 0.5) - objective(x - h * direction, soft, 0.5)
     assert (slope * direction).sum().item() == pytest.approx(difference.item() / (2 * h), rel=1e-4)
+
+
+@pytest.mark.parametrize("prior", ["patch=1.0,batch_norm=0", "batch_norm=1.0,epochs=1"])
+def test_what_gradvit_returns_follows_its_priors(prior):
+    torch.manual_seed(0)
+    shape = (1, 8, 8)
+    access = seen_updates(build("april-vit", shape, CLASSES), [pictures(1, shape=shape)])
+    knowledge = Knowledge(auxiliary=pictures(20, 3, shape))
+    plain, guided = (
+        ATTACKS.make(f"gradvit(steps=12,langevin=0,{options})").run(access, knowledge, rng()).x
+        for options in ("patch=0,batch_norm=0", prior)
+    )
+    assert not torch.equal(plain, guided)

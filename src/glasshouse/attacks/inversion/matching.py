@@ -167,7 +167,7 @@ class GradientMatching(UpdateInversion):
         tried = draws if draws and target.alone else [UNCHANGED]
         starts = [self.begin(target, rng) for _ in range(self.restarts)]
         draw_of = {
-            Descent(partial(objective, draw=draw), *start, self.pace, rng): draw
+            Descent(partial(objective, draw=draw), *start, self.pace, rng, self.phase): draw
             for start in starts
             for draw in tried
         }
@@ -209,6 +209,10 @@ class GradientMatching(UpdateInversion):
     def prior_weight(self, share: float) -> float:
         """How much penalties count at this share of the way."""
         return 1.0
+
+    def phase(self, share: float) -> tuple[float, bool]:
+        """What of the objective depends on the share of the way: the weight of penalties, the precision."""
+        return self.prior_weight(share), share < self.rough
 
     def penalty(self, x: Tensor, target: Target) -> Tensor:
         """What the images, shape (copies, n, C, H, W), are penalised by."""
@@ -261,10 +265,11 @@ class Objective:
         trained = draw.apply(x)
         attack, network, prior = self._attack, self._target.network, self._prior
         labels = self._target.labels if soft is None else soft.softmax(1)
-        rough = torch.autocast("cpu", torch.bfloat16, enabled=share < attack.rough)
-        with rough, watching_statistics(network) as statistics:
+        weight, rough = attack.phase(share)
+        precision = torch.autocast("cpu", torch.bfloat16, enabled=rough)
+        with precision, watching_statistics(network) as statistics:
             gradient = self._matcher(trained, required(labels))
-        value, weight = attack.discrepancy(gradient, self._matcher), attack.prior_weight(share)
+        value = attack.discrepancy(gradient, self._matcher)
         if weight:
             value = value + weight * attack.penalty(x, self._target)
         if weight and prior is not None:

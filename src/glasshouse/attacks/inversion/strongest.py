@@ -19,6 +19,7 @@ from glasshouse.attacks.inversion.undoing import UNDONE, undone
 from glasshouse.attacks.inversion.updates import AttackedUpdate
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt, Snapshot
+from glasshouse.measures.pictures import others
 from glasshouse.options import check_choice, check_flag, check_number, check_whole
 
 SOLVING = ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak")
@@ -179,10 +180,11 @@ def _made_by(name: str, x: Tensor, update: AttackedUpdate) -> str:
 
 
 def _completed(solved: Rebuilt, searched: Rebuilt, samples: int) -> Rebuilt:
-    """The images solved for, and of those searched for as many as samples are left."""
+    """The images solved for, and of those searched for as many others as samples are left."""
+    missing = others(solved.x, searched.x, samples - len(solved.x))
 
     def both(x: Tensor) -> Tensor:
-        return torch.cat([solved.x, x.to(solved.x.dtype)])[:samples]
+        return torch.cat([solved.x, x[missing].to(solved.x.dtype)])
 
     def completed(snapshot: Snapshot) -> Snapshot:
         return replace(snapshot, x=both(snapshot.x))

@@ -216,6 +216,9 @@ def test_bad_options_are_one_line(recorded, tmp_path, monkeypatch, capsys):
     assert "label 7" in refused(monkeypatch, capsys, update, before, "--truth", truth)
     assert "kind" in refused(monkeypatch, capsys, update, before, "--kind", "weights")
     assert "seconds" in refused(monkeypatch, capsys, update, before, "--seconds", "0")
+    for option in ("samples", "epochs", "batch-size"):
+        line = refused(monkeypatch, capsys, update, before, f"--{option}", "0")
+        assert f"{option.replace('-', '_')} = 0 is out of range; it must be at least 1" in line
     assert "12" in refused(monkeypatch, capsys, update, before, "--classes", "12")
     with pytest.raises(BadInput, match="--shape"):
         inspect_update(update, before, "recorded_updates:perceptron", classes=CLASSES)

@@ -216,6 +216,7 @@ def test_bad_options_are_one_line(recorded, tmp_path, monkeypatch, capsys):
     assert "label 7" in refused(monkeypatch, capsys, update, before, "--truth", truth)
     assert "kind" in refused(monkeypatch, capsys, update, before, "--kind", "weights")
     assert "seconds" in refused(monkeypatch, capsys, update, before, "--seconds", "0")
+    assert "unknown mode 'test'" in refused(monkeypatch, capsys, update, before, "--mode", "test")
     for option in ("samples", "epochs", "batch-size"):
         line = refused(monkeypatch, capsys, update, before, f"--{option}", "0")
         assert f"{option.replace('-', '_')} = 0 is out of range; it must be at least 1" in line

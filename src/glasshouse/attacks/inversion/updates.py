@@ -142,10 +142,10 @@ def mean_decay(protocol: Protocol, sent: Tensor, sizes: Sequence[int]) -> Tensor
 
 
 def training_network(protocol: Protocol, vector: Tensor) -> nn.Module:
-    """The network as a client trains it, batch norm by the batch; without dropout: its masks are unknown."""
+    """The network as a client trains it, in the recipe's mode; without dropout: its masks are unknown."""
     network = deepcopy(protocol.architecture)
     write_vector(network, vector)
-    network.train()
+    network.train(protocol.recipe.mode == "train")
     for module in network.modules():
         if isinstance(module, Dropout):
             module.eval()

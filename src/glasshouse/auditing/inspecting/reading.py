@@ -21,6 +21,7 @@ from glasshouse.attacks.labels.counts import (
     unexplained,
 )
 from glasshouse.attacks.labels.head import find_head
+from glasshouse.auditing.inspecting.mode import training_mode
 from glasshouse.auditing.inspecting.recorded import Kind, Recorded
 from glasshouse.auditing.inspecting.samples import RankCount, count_by_rank
 from glasshouse.errors import BadInput, CannotRun
@@ -53,6 +54,7 @@ class Told:
     lr: float | None = None
     epochs: int | None = None
     batch_size: int | None = None
+    mode: str = "auto"
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,7 @@ def _read_as(recorded: Recorded, protocol: Protocol, kind: Kind, told: Told) -> 
     if not change[: recorded.layout.trainable].any():
         raise BadInput("the update does not move the model at all; record one that does")
     recipe, words = _recipe(recorded, kind, told)
+    protocol = replace(protocol, recipe=recipe)
     rounded = None if kind == "gradient" else recorded.sent
     steps = recipe.epochs if recipe.batch_size == 0 else 2
     rank = count_by_rank(protocol, recorded.sent, change, recorded.precision, rounded, steps)
@@ -149,19 +152,19 @@ def _read_as(recorded: Recorded, protocol: Protocol, kind: Kind, told: Told) -> 
 
 def _recipe(recorded: Recorded, kind: Kind, told: Told) -> tuple[Recipe, tuple[str, ...]]:
     """The local training: one step on all images unless told, or counted by batch norm, otherwise."""
+    mode, words = training_mode(recorded, kind, told.mode)
     if kind == "gradient":
         if (told.epochs or 1) > 1 or told.batch_size:
             raise BadInput("a gradient is one step on all images; leave --epochs and --batch-size out")
-        return Recipe(batch_size=0, lr=UNIT), ()
+        return Recipe(batch_size=0, lr=UNIT, mode=mode), words
     epochs, batch_size = told.epochs or 1, told.batch_size or 0
-    words: tuple[str, ...] = ()
     if told.epochs is None and told.batch_size is None and (recorded.steps or 1) > 1:
         epochs = recorded.steps or 1
-        words = (
+        words += (
             f"Batch norm counted {epochs} local steps, which are read as steps on all images; "
             "--epochs and --batch-size say otherwise.",
         )
-    return Recipe(epochs=epochs, batch_size=batch_size, lr=told.lr or 1.0), words
+    return Recipe(epochs=epochs, batch_size=batch_size, lr=told.lr or 1.0, mode=mode), words
 
 
 def _known_rate(recipe: Recipe, told: Told, samples: int | None) -> float | None:

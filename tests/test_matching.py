@@ -5,10 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from cases import finished
+from conftest import make_model, make_split
 from matching_targets import CLASSES, pictures, rng, smooth, target_of
 from sent_updates import seen_sum, seen_updates
 from torch import nn
 
+from glasshouse.access import UpdateAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.inversion.descent import Descent, Pace
@@ -18,6 +21,7 @@ from glasshouse.attacks.inversion.registration import consensus, registered
 from glasshouse.attacks.inversion.target import LocalTraining, Matcher
 from glasshouse.attacks.inversion.targets import make_target, statistics_in_update
 from glasshouse.attacks.inversion.updates import attacked_updates
+from glasshouse.auditing.examine import examine
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.learning.recipe import Recipe
@@ -144,6 +148,22 @@ def test_the_statistics_in_an_update_are_those_of_its_batch():
     assert torch.allclose(found.var, entering.var((0, 2, 3)), atol=1e-3)
 
 
+@pytest.mark.parametrize(("statistics", "named"), [
+    ("running", "those that the model carries"),
+    ("update", "those of the clients' batches"),
+    ("auxiliary", "those of auxiliary images"),
+])  # fmt: skip
+def test_every_score_of_the_images_says_whose_statistics_they_have(engine, statistics, named):
+    case = finished(engine, model=make_model(), split=make_split((3,)))
+    spec = f"gradinversion(steps=2,restarts=1,labels='counts',statistics='{statistics}')"
+    rows = examine(case, spec, UpdateAccess).findings()
+    images = ("recovery-rate", "near-exact-rate", "psnr", "most-exposed-psnr", "psnr-of-recovered", "ssim")
+    told = {row.metric: f"{row.note} {row.reason}" for row in rows if row.metric in images}
+    assert len(told) == len(images)
+    assert all(words.count(f"batch norm statistics: {named}") == 1 for words in told.values())
+    assert any("auxiliary images" in given for given in rows[0].assumes) == (statistics == "auxiliary")
+
+
 def test_an_eval_mode_client_leaves_its_statistics_alone():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(36), nn.Dropout(0.5), nn.Linear(36, CLASSES))
@@ -216,7 +236,8 @@ def test_the_learning_rate_warms_up_and_falls():
 
 @pytest.mark.parametrize("spec", [
     "dlg(labels='none')", "dlg(steps=0)", "gradinversion(langevin=-1)", "idlg(restarts=1.5)",
-    "inverting-gradients(lr=0)", "gradinversion(statistics='mine')", "inverting-gradients(culled=2)",
+    "inverting-gradients(lr=0)", "gradinversion(statistics='mine')",
+    "gradvit(statistics='running')", "inverting-gradients(culled=2)",
 ])  # fmt: skip
 def test_options_out_of_range_are_refused_at_the_door(spec):
     with pytest.raises(BadInput, match="must be"):

@@ -129,6 +129,11 @@ class GradientMatching(UpdateInversion):
         return tuple(name for name, wanted in asked.items() if wanted)
 
     @property
+    def remark(self) -> str | None:
+        """Whose batch norm statistics the images shall have, where these count."""
+        return f"batch norm statistics: {_WHOSE[self.statistics]}" if self.batch_norm else None
+
+    @property
     def pace(self) -> Pace:
         """How each descent steps."""
         return Pace(**{field.name: getattr(self, field.name) for field in fields(Pace)})
@@ -140,9 +145,7 @@ class GradientMatching(UpdateInversion):
         prior = self.statistics_prior(update, target, knowledge)
         known = adapt(target, update, required(knowledge.defence)) if self.adaptive else Adapted(target)
         solution = self.solve(known.target, rng, prior, known.draws)
-        note = joined([note, known.note, solution.note])
-        if self.batch_norm:
-            note = joined([note, f"batch norm statistics: {_WHOSE[self.statistics]}"])
+        note = joined([note, known.note, solution.note, self.remark])
         return Rebuilt(
             solution.x,
             update.clients,

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from recorded_updates import CLASSES, SHAPE, batch, normed, perceptron, record, smooth
 from safetensors.torch import load_file, save_file
 from test_cli import run
-from torch import nn
 
 from glasshouse import inspect_update
 from glasshouse.access import Protocol
@@ -20,52 +20,6 @@ from glasshouse.errors import BadInput
 from glasshouse.learning.recipe import Recipe
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-SHAPE, CLASSES = (1, 4, 4), 5
-
-
-def perceptron(seed=0):
-    torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(16, 40), nn.ReLU(), nn.Linear(40, 24), nn.ReLU(), nn.Linear(24, 5)
-    )
-
-
-def smooth(seed=0):
-    torch.manual_seed(seed)
-    layers = nn.Conv2d(1, 6, 3, padding=1), nn.Sigmoid(), nn.Flatten(), nn.Linear(96, 5)
-    return nn.Sequential(*layers)
-
-
-def normed(seed=0):
-    torch.manual_seed(seed)
-    layers = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 5)
-    return nn.Sequential(*layers)
-
-
-def batch(labels, seed=1):
-    x = torch.rand(len(labels), *SHAPE, generator=torch.Generator().manual_seed(seed))
-    return x, torch.tensor(labels)
-
-
-def record(folder, network, x, y, kind, lr=0.1, steps=1, notes=None):
-    """Write the weights before and an update of so many plain steps; returns both paths."""
-    before, update = folder / "before.safetensors", folder / "update.safetensors"
-    save_file(network.state_dict(), before)
-    start = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    optimiser = torch.optim.SGD(network.parameters(), lr)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(network(x), y).backward()
-        optimiser.step()
-    after = network.state_dict()
-    trained = dict(network.named_parameters())
-    held = {
-        "gradient": {name: weight.grad for name, weight in trained.items()},
-        "delta": {name: after[name] - start[name] for name in trained},
-        "after": after,
-    }[kind]
-    save_file(held, update, notes)
-    return before, update
 
 
 def reading(network, before, update, told=None):
@@ -226,7 +180,7 @@ def test_a_bad_update_is_one_line(tmp_path, monkeypatch, capsys, fault):
 
 def refused(monkeypatch, capsys, update, before, *words):
     monkeypatch.syspath_prepend(Path(__file__).parent)
-    told = "--before", before, "--model", "test_inspect:perceptron", "--shape", "1x4x4", "--classes", "5"
+    told = "--before", before, "--model", "recorded_updates:perceptron", "--shape", "1x4x4", "--classes", "5"
     code, _, error = run(monkeypatch, capsys, "inspect", update, *told, *words)
     assert code == 2
     assert error.count("\n") == 1
@@ -262,9 +216,13 @@ def test_bad_options_are_one_line(recorded, tmp_path, monkeypatch, capsys):
     assert "label 7" in refused(monkeypatch, capsys, update, before, "--truth", truth)
     assert "kind" in refused(monkeypatch, capsys, update, before, "--kind", "weights")
     assert "seconds" in refused(monkeypatch, capsys, update, before, "--seconds", "0")
+    assert "unknown mode 'test'" in refused(monkeypatch, capsys, update, before, "--mode", "test")
+    for option in ("samples", "epochs", "batch-size"):
+        line = refused(monkeypatch, capsys, update, before, f"--{option}", "0")
+        assert f"{option.replace('-', '_')} = 0 is out of range; it must be at least 1" in line
     assert "12" in refused(monkeypatch, capsys, update, before, "--classes", "12")
     with pytest.raises(BadInput, match="--shape"):
-        inspect_update(update, before, "test_inspect:perceptron", classes=CLASSES)
+        inspect_update(update, before, "recorded_updates:perceptron", classes=CLASSES)
 
 
 def test_the_example_is_inspected_from_end_to_end(tmp_path):

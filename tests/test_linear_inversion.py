@@ -31,6 +31,14 @@ def test_one_image_is_the_quotient_of_the_gradients():
     torch.testing.assert_close(single_image(weight, bias), image.flatten())
 
 
+@pytest.mark.parametrize(("scale", "proven"), [(1.0, True), (1e-30, False)])
+def test_an_image_within_the_rounding_is_not_proven(scale, proven):
+    access = seen_updates(mlp(), [make_images(1)])
+    access.rounds[0].updates[0].delta.mul_(scale)
+    (part,) = LinearLeak().run(access, Knowledge(), RNG).parts
+    assert part.proven == proven
+
+
 def test_only_images_that_two_neurons_agree_on_are_returned():
     x = torch.rand(3, 20, dtype=torch.float64, generator=RNG)
     k = torch.zeros(3, 7, dtype=torch.float64)

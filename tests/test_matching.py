@@ -1,144 +1,31 @@
-"""One loop matches gradients: its objectives, slopes, labels, simulated trainings and searches."""
+"""One loop matches gradients: its labels, simulated trainings, statistics and searches."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
 import torch
+from cases import finished
+from conftest import make_model, make_split
+from matching_targets import CLASSES, pictures, rng, smooth, target_of
 from sent_updates import seen_sum, seen_updates
 from torch import nn
 
+from glasshouse.access import UpdateAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.inversion.descent import Pace
+from glasshouse.attacks.inversion.descent import Descent, Pace
 from glasshouse.attacks.inversion.label_guesses import guessed_labels
-from glasshouse.attacks.inversion.matching import Objective
 from glasshouse.attacks.inversion.priors import patch_seams
 from glasshouse.attacks.inversion.registration import consensus, registered
-from glasshouse.attacks.inversion.target import LocalTraining, Matcher, Target
+from glasshouse.attacks.inversion.target import LocalTraining, Matcher
 from glasshouse.attacks.inversion.targets import make_target, statistics_in_update
 from glasshouse.attacks.inversion.updates import attacked_updates
+from glasshouse.auditing.examine import examine
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput, CannotRun
-from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
 from glasshouse.measures.pictures import match
-
-PRESETS = (
-    "dlg", "idlg", "inverting-gradients", "gradinversion", "lbfgs-l2", "lbfgs-cosine", "adam-cosine",
-    "adam-l1", "adam-l2", "sgd-cosine",
-)  # fmt: skip
-SHAPE, CLASSES = (2, 3, 4), 5
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def pictures(count, seed=0, shape=SHAPE):
-    x = torch.rand(count, *shape, generator=rng(seed))
-    return Images(x, torch.arange(count) % CLASSES, CLASSES)
-
-
-def normed_regression():
-    """Batch norm on the pixels, then softmax regression: every gradient can be written down."""
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(24), nn.Linear(24, CLASSES))
-    layer = network[1]
-    with torch.no_grad():
-        for tensor in (layer.weight, layer.bias, layer.running_mean):
-            tensor.copy_(torch.rand(24, generator=rng(1)))
-        layer.running_var.copy_(0.1 + torch.rand(24, generator=rng(2)))
-    return network.double().eval()
-
-
-def smooth(shape=(1, 6, 6), classes=CLASSES, seed=0):
-    torch.manual_seed(seed)
-    layers = (nn.Conv2d(shape[0], 6, 3, padding=1), nn.Sigmoid(), nn.Flatten())
-    return nn.Sequential(*layers, nn.Linear(6 * shape[1] * shape[2], classes))
-
-
-def target_of(network, images, **entries):
-    gradient = torch.cat([
-        part.flatten()
-        for part in torch.autograd.grad(
-            nn.functional.cross_entropy(network(images.x), images.y), list(network.parameters())
-        )
-    ])  # fmt: skip
-    layout = Layout.of(network)
-    gradient = torch.cat([gradient, gradient.new_zeros(layout.size - layout.trainable)])
-    known = {"labels": images.y} | entries
-    return Target(network, layout, gradient, images.shape, CLASSES, len(images), **known)
-
-
-def by_hand(attack, network, x, labels, seen, soft, statistics, share):
-    """The objective in numpy, from the formulas of its paper; labels are probabilities (n, classes)."""
-    _, norm, linear = network
-    gamma, beta, mean, var = (
-        tensor.detach().numpy() for tensor in (norm.weight, norm.bias, norm.running_mean, norm.running_var)
-    )
-    W, b = linear.weight.detach().numpy(), linear.bias.detach().numpy()
-    rows = x.reshape(len(x), -1)
-    centred = (rows - mean) / np.sqrt(var + norm.eps)
-    entering = gamma * centred + beta
-    logits = entering @ W.T + b
-    p = np.exp(logits - logits.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    slope = (p - labels) / len(x)
-    back = slope @ W
-    gradient = [(back * centred).sum(0), back.sum(0), slope.T @ entering, slope.sum(0)]
-    flat, other = (np.concatenate([part.ravel() for part in parts]) for parts in (gradient, seen))
-    value = {
-        "l2": ((flat - other) ** 2).sum(),
-        "l1": np.abs(flat - other).sum(),
-        "cosine": 1 - flat @ other / math.sqrt(flat @ flat) / math.sqrt(other @ other),
-    }[attack.distance]
-    value += attack.tv * (np.abs(np.diff(x, axis=3)).mean() + np.abs(np.diff(x, axis=2)).mean())
-    value += attack.l2 * np.sqrt((rows**2).sum(1)).mean()
-    if statistics is not None:
-        for found, expected in zip((rows.mean(0), rows.var(0)), statistics):
-            value += attack.batch_norm * np.sqrt(((found - expected) ** 2).sum())
-    return value
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_the_objective_of_a_preset_is_the_one_written_in_its_paper(name):
-    attack, network = ATTACKS.make(name), normed_regression()
-    images = Images(pictures(3).x.double(), pictures(3).y, CLASSES)
-    target = target_of(network, images, labels=None if attack.labels == "joint" else images.y)
-    prior, statistics = None, None
-    if attack.batch_norm:
-        expected = {"1": network[1].running_mean.numpy(), "var": network[1].running_var.numpy()}
-        statistics = tuple(expected.values())
-        access = seen_updates(network.float(), [pictures(3)], Recipe(batch_size=0, lr=0.1, mode="eval"))
-        (update,) = attacked_updates(access, 1)
-        prior = attack.statistics_prior(update, target, Knowledge())
-        network.double()
-    x = torch.rand(1, 3, *SHAPE, generator=rng(7)).double()
-    soft = torch.randn(3, CLASSES, generator=rng(8)).double() if attack.labels == "joint" else None
-    labels = torch.eye(CLASSES)[images.y].double() if soft is None else soft.softmax(1)
-    named = target.layout.named(target.gradient)
-    seen = [named[key].numpy() for key in ("1.weight", "1.bias", "2.weight", "2.bias")]
-    value = Objective(attack, target, prior)(x, soft, 0.0).item()
-    expected = by_hand(attack, network, x[0].numpy(), labels.numpy(), seen, soft, statistics, 0.0)
-    assert value == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_slopes_agree_with_finite_differences(name):
-    attack, network = ATTACKS.make(name), smooth().double()
-    images = Images(pictures(2, shape=(1, 6, 6)).x.double(), torch.tensor([1, 3]), CLASSES)
-    target = target_of(network, images, labels=None if attack.labels == "joint" else images.y)
-    objective = Objective(dataclasses.replace(attack, batch_norm=0.0), target, None)
-    x = torch.rand(1, 2, 1, 6, 6, generator=rng(3)).double().requires_grad_()
-    soft = torch.randn(2, CLASSES, generator=rng(4)).double() if attack.labels == "joint" else None
-    (slope,) = torch.autograd.grad(objective(x, soft, 0.0), x)
-    direction = torch.randn(x.shape, generator=rng(5)).double()
-    h = 1e-6
-    with torch.enable_grad():
-        difference = objective(x + h * direction, soft, 0.0) - objective(x - h * direction, soft, 0.0)
-    assert (slope * direction).sum().item() == pytest.approx(difference.item() / (2 * h), rel=1e-4)
 
 
 @pytest.mark.parametrize("recipe", [
@@ -261,6 +148,22 @@ def test_the_statistics_in_an_update_are_those_of_its_batch():
     assert torch.allclose(found.var, entering.var((0, 2, 3)), atol=1e-3)
 
 
+@pytest.mark.parametrize(("statistics", "named"), [
+    ("running", "those that the model carries"),
+    ("update", "those of the clients' batches"),
+    ("auxiliary", "those of auxiliary images"),
+])  # fmt: skip
+def test_every_score_of_the_images_says_whose_statistics_they_have(engine, statistics, named):
+    case = finished(engine, model=make_model(), split=make_split((3,)))
+    spec = f"gradinversion(steps=2,restarts=1,labels='counts',statistics='{statistics}')"
+    rows = examine(case, spec, UpdateAccess).findings()
+    images = ("recovery-rate", "near-exact-rate", "psnr", "most-exposed-psnr", "psnr-of-recovered", "ssim")
+    told = {row.metric: f"{row.note} {row.reason}" for row in rows if row.metric in images}
+    assert len(told) == len(images)
+    assert all(words.count(f"batch norm statistics: {named}") == 1 for words in told.values())
+    assert any("auxiliary images" in given for given in rows[0].assumes) == (statistics == "auxiliary")
+
+
 def test_an_eval_mode_client_leaves_its_statistics_alone():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(36), nn.Dropout(0.5), nn.Linear(36, CLASSES))
@@ -313,6 +216,19 @@ def test_a_search_keeps_what_it_had_on_the_way():
     assert objectives == sorted(objectives, reverse=True)
 
 
+def test_with_another_objective_the_best_begins_anew():
+    pace = Pace(steps=10, lr=0.05, schedule="constant", signed=True)
+
+    def rises(x, soft, share):
+        return (x - 1.0).square().sum() if share < 0.5 else 100 + x.square().sum()
+
+    descent = Descent(rises, torch.full((1, 1, 1, 2, 2), 0.5), None, pace, rng(), lambda share: share < 0.5)
+    while not descent.ended:
+        descent.advance()
+    descent.finish()
+    assert descent.lowest == pytest.approx(100 + descent.image.square().sum().item())
+
+
 def test_the_learning_rate_warms_up_and_falls():
     assert Pace(steps=100, warmup=10, schedule="constant").rate(4) == pytest.approx(0.05)
     assert Pace(steps=100, schedule="cosine").rate(50) == pytest.approx(0.05)
@@ -320,7 +236,8 @@ def test_the_learning_rate_warms_up_and_falls():
 
 @pytest.mark.parametrize("spec", [
     "dlg(labels='none')", "dlg(steps=0)", "gradinversion(langevin=-1)", "idlg(restarts=1.5)",
-    "inverting-gradients(lr=0)", "gradinversion(statistics='mine')", "inverting-gradients(culled=2)",
+    "inverting-gradients(lr=0)", "gradinversion(statistics='mine')",
+    "gradvit(statistics='running')", "inverting-gradients(culled=2)",
 ])  # fmt: skip
 def test_options_out_of_range_are_refused_at_the_door(spec):
     with pytest.raises(BadInput, match="must be"):

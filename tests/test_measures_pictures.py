@@ -11,6 +11,7 @@ from glasshouse.measures.pictures import (
     match,
     mean_guess,
     oracle_guess,
+    others,
     paired_psnr,
     paired_ssim,
     psnr,
@@ -176,3 +177,13 @@ def test_the_single_guess_is_never_nearer_than_the_image_that_the_oracle_picks()
     originals, auxiliary = some(9), some(40, seed=1)
     nearest = paired_psnr(originals, oracle_guess(originals, auxiliary))
     assert (paired_psnr(originals, single_guess(originals, auxiliary)) <= nearest).all()
+
+
+def test_others_are_the_images_that_no_known_one_claims():
+    x = some(4)
+    blurred = 0.9 * x + 0.05
+    assert others(x[:2], blurred, 2).tolist() == [2, 3]
+    assert others(x[[3, 1]], blurred, 2).tolist() == [0, 2]
+    assert others(x, blurred[:2], 5).tolist() == []  # nothing that is not known
+    assert others(x[:2], some(3, seed=1), 3).tolist() == [0, 1, 2]  # nothing alike, and room for all
+    assert others(x[:0], blurred, 3).tolist() == [0, 1, 2]

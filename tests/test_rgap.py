@@ -205,6 +205,19 @@ def test_the_images_and_labels_of_clients_with_one_image_each_come_back_from_the
     assert all(part.note is None for part in found.parts)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-38])
+def test_an_image_that_enters_a_linear_layer_comes_back_as_an_image(scale):
+    torch.manual_seed(0)
+    hidden = nn.Linear(64, 40, bias=False)
+    network, images = nn.Sequential(nn.Flatten(), hidden, nn.Sigmoid(), nn.Linear(40, 4)), make_images(1)
+    access = seen_updates(network, [images])
+    access.rounds[0].updates[0].delta.mul_(scale)
+    found = RGAP().run(access, Knowledge(), RNG)
+    assert found.x.shape == images.x.shape
+    if scale == 1:
+        assert paired_psnr(images.x, found.x)[0] > 40
+
+
 def test_what_stays_open_is_said_in_the_note():
     torch.manual_seed(0)
     narrow = nn.Conv2d(1, 1, 3, stride=2, padding=1)  # 16 outputs, 9 weights, 64 pixels

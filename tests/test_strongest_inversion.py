@@ -16,8 +16,9 @@ from glasshouse.attacks.inversion.published import InvertingGradients
 from glasshouse.attacks.inversion.spear import seconds_of_a_pass
 from glasshouse.attacks.inversion.strongest import StrongestInversion
 from glasshouse.attacks.inversion.updates import attacked_updates
+from glasshouse.auditing.examine import examine
 from glasshouse.errors import BadInput, CannotRun
-from glasshouse.evidence.reconstruction import Rebuilt
+from glasshouse.evidence.reconstruction import Rebuilt, Snapshot
 from glasshouse.learning.recipe import Recipe
 from glasshouse.measures.pictures import match
 
@@ -83,6 +84,32 @@ def test_the_search_fills_the_places_that_a_closed_form_leaves(small, monkeypatc
     assert all(len(at.x) == 3 and torch.equal(at.x[0], held[0]) for at in rebuilt.snapshots)
     assert "1 of 3 images by some" in rebuilt.note
     assert f"3 of 3 images by {strongest.SEARCH.name}" in rebuilt.note
+
+
+class Searcher:
+    """A search that finds the client's images, a little blurred, in its own order."""
+
+    name, steps = "searcher", 1
+
+    def __init__(self, images):
+        self.images = images
+
+    def rebuild(self, update, knowledge, rng):
+        blurred = 0.9 * self.images + 0.05
+        return Rebuilt(blurred, update.clients, snapshots=(Snapshot(1, 0.0, 0.5, blurred),))
+
+
+@pytest.mark.parametrize("solved", [1, 2])
+def test_the_search_is_asked_for_those_that_a_closed_form_did_not_find(small, monkeypatch, solved):
+    case, access = small
+    held = case.truth.held_by([1]).x
+    solving(monkeypatch, some=Solver(held, solved))
+    monkeypatch.setattr(StrongestInversion, "search", lambda *_: Searcher(held))
+    update = next(update for update in attacked_updates(access, 2) if update.samples == 3)
+    rebuilt = StrongestInversion(seconds=0.1).rebuild(update, NOTHING, rng())
+    assert match(held, rebuilt.x).psnr.min() > 20
+    assert match(held, rebuilt.snapshots[0].x).psnr.min() > 20
+    assert torch.equal(rebuilt.x[:solved], held[:solved])
 
 
 def test_without_a_closed_form_the_images_are_those_of_the_search(small, monkeypatch):
@@ -203,6 +230,17 @@ def test_an_image_that_was_solved_for_is_proven_by_its_gradient(small, monkeypat
     for name, image in (("right", held), ("wrong", 1 - held)):
         solving(monkeypatch, **{name: Solver(image, 1, proven=False)})
         assert (f"by {name}" in attack.rebuild(update, NOTHING, rng()).note) == (name == "right")
+
+
+def test_an_image_behind_a_smooth_perceptron_is_solved_for_and_scored(engine):
+    torch.manual_seed(0)
+    hidden = nn.Linear(64, 40, bias=False)
+    network = nn.Sequential(nn.Flatten(), hidden, nn.Sigmoid(), nn.Linear(40, CLASSES))
+    case = finished(engine, model=network, split=make_split((1,)))
+    examined = examine(case, "strongest-inversion(seconds=0.1)", UpdateAccess)
+    scores = {score.metric: score.estimate for score in examined.scores}
+    assert "by r-gap" in scores["recovery-rate"].note
+    assert scores["psnr"].value > 40
 
 
 def test_several_images_that_are_not_proven_do_not_count(small, monkeypatch):

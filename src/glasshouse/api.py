@@ -76,6 +76,7 @@ def inspect_update(
     lr: float | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
+    mode: str = "auto",
     truth: Any = None,
     auxiliary: Any = None,
     **options: Any,
@@ -83,14 +84,15 @@ def inspect_update(
     """What one recorded update gives away, as findings and a page.
 
     `update` is a file of a gradient, a delta or the weights after training, `before` one of the weights that
-    the client received. `samples`, `lr`, `epochs` and `batch_size` are how it trained, where that is known.
+    the client received. `samples`, `lr`, `epochs`, `batch_size` and `mode` ("train" or "eval") are how it
+    trained, where that is known.
     `truth` and `auxiliary` are paths of .npz files, `Images` or arrays (x, y); `shape` may be theirs.
     Further options are those of `run_inspection`: `seconds`, `seed`, `out`, `workers`, `engine`, `quiet`.
     """
     parts = {name: part for name, part in (("truth", truth), ("auxiliary", auxiliary)) if part is not None}
     if shape is None:
         shape = _shape_of(parts)
-    told = Told(kind, samples, lr, epochs, batch_size)
+    told = Told(kind, samples, lr, epochs, batch_size, mode)
     out = options.pop("out", None)
     results = run_inspection(
         Path(update),

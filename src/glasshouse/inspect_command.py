@@ -22,13 +22,16 @@ def inspect(
         str, typer.Option(help="gradient, delta, after; auto lets the file and its numbers tell.")
     ] = "auto",
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Images behind it, if you know; else they are counted.")
+        int | None, typer.Option(help="Images behind it, if you know; else they are counted.")
     ] = None,
     lr: Annotated[float | None, typer.Option(help="The client's learning rate, if you know it.")] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Its local epochs; one step on all images by default.")
+        int | None, typer.Option(help="Its local epochs; one step on all images by default.")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Its batch size.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Its batch size.")] = None,
+    mode: Annotated[
+        str, typer.Option(help="train, eval; auto goes by batch norm statistics in the file, else train.")
+    ] = "auto",
     truth: Annotated[
         str | None, typer.Option(help="The images behind it, to judge what was found: an .npz of x and y.")
     ] = None,
@@ -68,6 +71,7 @@ def inspect(
             lr=lr,
             epochs=epochs,
             batch_size=batch_size,
+            mode=mode,
             truth=truth,
             auxiliary=auxiliary,
             seconds=seconds,

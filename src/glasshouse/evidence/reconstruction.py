@@ -59,13 +59,14 @@ class Reconstructions(Evidence):
 
     `offline` are the seconds that went into preparing the attack, once for all rounds; `online` those from
     the updates to the images. `note` says what it took beyond a round with one model, and what kept it from
-    more.
+    more, `remark` what of that stands beside every score of the images.
     """
 
     parts: tuple[Rebuilt, ...]
     offline: float
     online: float
     note: str | None = None
+    remark: str | None = None
 
     about = "clients"
     metrics = METRICS
@@ -87,7 +88,7 @@ class Reconstructions(Evidence):
         matched = _joined([match(each.x, part.x) for part, each in zip(self.parts, held)])
         named = [(part.labels, each) for part, each in zip(self.parts, held) if part.labels is not None]
         scores = [
-            *image_scores(samples, matched, question.auxiliary.x, self.note),
+            *image_scores(samples, matched, question.auxiliary.x, self.note, self.remark),
             *label_score(named, question.auxiliary),
             *guess_scores(samples, question.auxiliary.x),
             Score("offline-seconds", Estimate(float(self.offline), None, None, len(samples))),

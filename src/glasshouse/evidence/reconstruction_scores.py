@@ -66,22 +66,26 @@ class Samples:
         return cls(replace(parts[0].images, x=x, y=y), np.concatenate([part.place for part in parts]))
 
 
-def image_scores(samples: Samples, matched: Match, auxiliary: Tensor, note: str | None) -> Iterator[Score]:
-    """How near the images come; chance is what the oracle reaches. The `note` stands with the first."""
+def image_scores(
+    samples: Samples, matched: Match, auxiliary: Tensor, note: str | None, remark: str | None = None
+) -> Iterator[Score]:
+    """How near the images come; chance is what the oracle reaches.
+
+    The `note` stands with the first, the `remark`, which is a part of it, with each of the others.
+    """
     oracle = oracle_guess(samples.x, auxiliary)
     chance = paired_psnr(samples.x, oracle)
-    noted = [note, None if len(auxiliary) else NO_AUXILIARY]
-    recovered = matched.psnr >= RECOVERED
-    rate = replace(_share(recovered, samples), note="; ".join(filter(None, noted)) or None)
+    rate = _noted(_share(matched.psnr >= RECOVERED, samples), note, None if len(auxiliary) else NO_AUXILIARY)
     yield Score("recovery-rate", rate, float((chance >= RECOVERED).mean()))
     exact = _share(matched.psnr >= NEAR_EXACT, samples)
-    yield Score("near-exact-rate", exact, float((chance >= NEAR_EXACT).mean()))
-    yield Score("psnr", _mean_psnr(matched.psnr, samples.place), float(chance.mean()))
-    yield Score("most-exposed-psnr", _highest(matched.psnr, samples), float(chance.max()))
-    yield Score("psnr-of-recovered", _psnr_of_recovered(matched.psnr, samples.place, note))
+    yield Score("near-exact-rate", _noted(exact, remark), float((chance >= NEAR_EXACT).mean()))
+    mean, highest = _mean_psnr(matched.psnr, samples.place), _highest(matched.psnr, samples)
+    yield Score("psnr", _noted(mean, remark), float(chance.mean()))
+    yield Score("most-exposed-psnr", _noted(highest, remark), float(chance.max()))
+    yield Score("psnr-of-recovered", _psnr_of_recovered(matched.psnr, samples.place, note, remark))
     likeness, of_oracle = (paired_ssim(samples.x, images) for images in (matched.guess, oracle))
     similar = clustered_mean(likeness.tolist(), samples.place, bounds=(-1.0, 1.0))
-    yield Score("ssim", similar, float(of_oracle.mean()))
+    yield Score("ssim", _noted(similar, remark), float(of_oracle.mean()))
 
 
 def guess_scores(samples: Samples, auxiliary: Tensor) -> Iterator[Score]:
@@ -130,10 +134,15 @@ def _highest(psnr: np.ndarray, samples: Samples) -> Estimate:
     return Estimate(float(psnr.max()), None, None, n, "the maximum of more images would be higher")
 
 
-def _psnr_of_recovered(psnr: np.ndarray, place: np.ndarray, note: str | None) -> Estimate:
+def _psnr_of_recovered(psnr: np.ndarray, place: np.ndarray, note: str | None, remark: str | None) -> Estimate:
     """No chance stands beside it: these samples were chosen by the attack's success on them."""
     recovered = psnr >= RECOVERED
     if recovered.any():
-        return _mean_psnr(psnr[recovered], place[recovered])
+        return _noted(_mean_psnr(psnr[recovered], place[recovered]), remark)
     reason = f"no image reached {RECOVERED:g} dB"
     return Estimate(None, None, None, 0, f"{reason} ({note})" if note else reason)
+
+
+def _noted(estimate: Estimate, *words: str | None) -> Estimate:
+    """The estimate with these words before its own note."""
+    return replace(estimate, note="; ".join(filter(None, (*words, estimate.note))) or None)

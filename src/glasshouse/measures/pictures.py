@@ -57,6 +57,24 @@ def match(originals: Tensor, reconstructions: Tensor) -> Match:
     return Match(guess, paired_psnr(originals, guess), returned)
 
 
+def others(known: Tensor, images: Tensor, most: int) -> Tensor:
+    """Positions of up to `most` of the K `images` that are none of the N `known` ones, shape (L,), ascending.
+
+    Each known image is given one of the others, so that the sum of their PSNRs is largest. Where they reach
+    `RECOVERED` they are the same image; beyond that those go first that were given to none.
+
+    >>> shades = torch.tensor([0.0, 0.5, 1.0, 0.4]).view(4, 1, 1, 1)
+    >>> others(shades[1:3] + 0.01, shades, 2)
+    tensor([0, 3])
+    """
+    likeness = np.full(len(images), -np.inf)
+    decibels = psnr(known, images)
+    rows, columns = linear_sum_assignment(decibels, maximize=True)
+    likeness[columns] = decibels[rows, columns]
+    first = np.argsort(likeness, kind="stable")[:most]
+    return torch.from_numpy(np.sort(first[likeness[first] < RECOVERED]))
+
+
 def psnr(originals: Tensor, reconstructions: Tensor) -> np.ndarray:
     """The PSNR of each of K reconstructions to each of N originals in dB, shape (N, K), at most `CAP`.
 

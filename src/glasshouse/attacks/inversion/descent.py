@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import torch
@@ -74,13 +74,22 @@ class Pace:
 class Descent:
     """Images on their way down from `x`, shape (copies, n, C, H, W), with soft labels where they are sought.
 
-    `image` and `soft` are the best so far, by the objective, whose value is `lowest`.
+    `image` and `soft` are the best so far, by the objective, whose value is `lowest`. Where the objective
+    changes on the way, `phase` says, at a share of the way, which one is in force: values of different ones
+    do not compare, so with each the best begins anew.
     """
 
     def __init__(
-        self, objective: Objective, x: Tensor, soft: Tensor | None, pace: Pace, rng: torch.Generator
+        self,
+        objective: Objective,
+        x: Tensor,
+        soft: Tensor | None,
+        pace: Pace,
+        rng: torch.Generator,
+        phase: Callable[[float], Hashable],
     ) -> None:
         self._objective, self._pace, self._rng = objective, pace, rng
+        self._phase, self._current = phase, phase(0.0)
         self.x = x.clone().requires_grad_()
         self._soft = None if soft is None else soft.clone().requires_grad_()
         self._variables = [self.x] if self._soft is None else [self.x, self._soft]
@@ -128,6 +137,8 @@ class Descent:
         if self._pace.signed:
             self.x.grad = slopes[0].sign()
         reached = value.item()
+        if self._phase(share) != self._current and math.isfinite(reached):
+            self._current, self.lowest, self._milestone = self._phase(share), math.inf, math.inf
         if reached < self.lowest:
             self.lowest, self.image = reached, self.x.detach().clone()
             self.soft = None if self._soft is None else self._soft.detach().clone()

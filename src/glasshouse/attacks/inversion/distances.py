@@ -1,5 +1,6 @@
 """How far one gradient is from another: both as lists of tensors, one for each parameter of a network."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -37,13 +38,38 @@ def cosine(gradient: Sequence[Tensor], seen: Sequence[Tensor], weights: Sequence
     return 1 - dot / (lengths[0] * lengths[1])
 
 
-def worst_tensor(gradient: Sequence[Tensor], seen: Sequence[Tensor]) -> float:
-    """The largest cosine distance of a tensor, in [0, 2]; tensors that nothing was seen of are left out.
+FEW = 20.0
+"""Tensors shorter than so many times their rounding are left out: it may turn them by more than 1e-4.
 
-    All tensors together say less: where one outweighs the others, images may be wrong and the angle small.
+What `explaining` reckons with is up to five times what is found, and 1 - cos a is a^2 / 2.
+"""
+
+
+def worst_tensor(gradient: Sequence[Tensor], seen: Sequence[Tensor], rounding: Sequence[float]) -> float:
+    """The largest cosine distance of a tensor, in [0, 2], of those that say something; 1 where none does.
+
+    `rounding` is the length of what is rounding in each tensor seen. Where it is most of the tensor, as in a
+    bias before batch norm, whose gradient is zero in theory, the angle is that of two draws of noise, and the
+    images' own gradient has another one. All tensors together say less than the worst: where one outweighs
+    the others, images may be wrong and the angle small.
+
+    >>> gradient, seen = [torch.tensor([1.0, 0.0])] * 2, [torch.tensor([0.0, 1.0]), torch.ones(2)]
+    >>> round(worst_tensor(gradient, seen, [0.0, 0.0]), 3), round(worst_tensor(gradient, seen, [0.1, 0.0]), 3)
+    (1.0, 0.293)
     """
-    pairs = [(part.detach().double(), other.double()) for part, other in zip(gradient, seen) if other.any()]
-    return max([0.0, *(float(cosine([part], [other], [1.0])) for part, other in pairs)])
+    pairs = [
+        (part.detach().double(), other.double())
+        for part, other, noise in zip(gradient, seen, rounding)
+        if float(other.double().norm()) > FEW * noise
+    ]
+    return max((_turned(part, other) for part, other in pairs), default=1.0)
+
+
+def _turned(part: Tensor, other: Tensor) -> float:
+    """The cosine distance of two tensors however short; 2 where one is not finite."""
+    lengths = (part.norm() * other.norm()).clamp_min(torch.finfo(part.dtype).tiny)
+    distance = float(1 - (part * other).sum() / lengths)
+    return max(0.0, distance) if math.isfinite(distance) else 2.0
 
 
 DISTANCES: dict[str, Distance] = {"l2": squared, "l1": absolute, "cosine": cosine}

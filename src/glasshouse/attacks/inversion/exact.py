@@ -17,9 +17,9 @@ from glasshouse.attacks.inversion.april import (
 )
 from glasshouse.attacks.inversion.chain import find_chain
 from glasshouse.attacks.inversion.inversion import UpdateInversion
-from glasshouse.attacks.inversion.linear import find_leading_linear, lone_images, single_image
+from glasshouse.attacks.inversion.linear import CLEAR, find_leading_linear, lone_images, single_image
 from glasshouse.attacks.inversion.rgap import LayerRank, rank_analysis, recover
-from glasshouse.attacks.inversion.updates import AttackedUpdate, training_network
+from glasshouse.attacks.inversion.updates import AttackedUpdate, rounding, training_network
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt
 
@@ -46,7 +46,9 @@ class RGAP(UpdateInversion):
         recovered = recover(links, weights, gradients)
         labels = torch.tensor([recovered.label])
         note = "; ".join(filter(None, map(_undetermined, recovered.ranks))) or None
-        return Rebuilt(_pictures(recovered.image[None]), update.clients, labels=labels, note=note)
+        # A network that begins with a linear layer gives back a flat image.
+        image = recovered.image.reshape(1, *protocol.shape)
+        return Rebuilt(_pictures(image), update.clients, labels=labels, note=note)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,8 @@ class LinearLeak(UpdateInversion):
         noise = rounding(update, f"{layer}.weight")
         if update.samples == 1:
             image = single_image(W, b, noise).reshape(1, *protocol.shape)
-            return Rebuilt(_pictures(image), update.clients, proven=True)
+            # Within rounding every image fits.
+            return Rebuilt(_pictures(image), update.clients, proven=noise < CLEAR * float(b.norm()))
         images = lone_images(W, b, update.samples, noise).reshape(-1, *protocol.shape)
         if protocol.classes == 2:
             note = "one hidden layer and two classes: what neurons agree on may be mixtures of images"
@@ -101,16 +104,6 @@ def check_one_gradient(update: AttackedUpdate) -> None:
         raise CannotRun(f"the update holds {update.samples} images, and the closed form is for one")
     if update.steps != 1:
         raise CannotRun(f"the client took {update.steps} local steps, and the closed form is for one")
-
-
-def rounding(update: AttackedUpdate, name: str) -> float:
-    """The standard deviation of the rounding in one tensor of an update's gradient.
-
-    An update is the difference of two models, each rounded to its own size, not to that of the difference.
-    """
-    recipe, weight = update.protocol.recipe, update.protocol.layout.named(update.sent)[name]
-    rate = sum(size * recipe.effective_rate(size) for size in update.sizes) / update.samples
-    return float(torch.finfo(update.delta.dtype).eps * weight.double().square().mean().sqrt() / rate)
 
 
 @dataclass(frozen=True, eq=False)

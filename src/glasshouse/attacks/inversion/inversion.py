@@ -48,7 +48,12 @@ class UpdateInversion(Attack):
         )
         if refusals:
             note = joined([note, f"{len(refusals)} of {len(parts)} updates were not tried: {refusals[0]}"])
-        return Reconstructions(rebuilt, 0.0, time.perf_counter() - began, note)
+        return Reconstructions(rebuilt, 0.0, time.perf_counter() - began, note, self.remark)
+
+    @property
+    def remark(self) -> str | None:
+        """What every score of its images shall say of how they were found; null where there is nothing."""
+        return None
 
     @abstractmethod
     def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:

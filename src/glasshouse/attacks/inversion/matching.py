@@ -129,6 +129,11 @@ class GradientMatching(UpdateInversion):
         return tuple(name for name, wanted in asked.items() if wanted)
 
     @property
+    def remark(self) -> str | None:
+        """Whose batch norm statistics the images shall have, where these count."""
+        return f"batch norm statistics: {_WHOSE[self.statistics]}" if self.batch_norm else None
+
+    @property
     def pace(self) -> Pace:
         """How each descent steps."""
         return Pace(**{field.name: getattr(self, field.name) for field in fields(Pace)})
@@ -140,9 +145,7 @@ class GradientMatching(UpdateInversion):
         prior = self.statistics_prior(update, target, knowledge)
         known = adapt(target, update, required(knowledge.defence)) if self.adaptive else Adapted(target)
         solution = self.solve(known.target, rng, prior, known.draws)
-        note = joined([note, known.note, solution.note])
-        if self.batch_norm:
-            note = joined([note, f"batch norm statistics: {_WHOSE[self.statistics]}"])
+        note = joined([note, known.note, solution.note, self.remark])
         return Rebuilt(
             solution.x,
             update.clients,
@@ -167,7 +170,7 @@ class GradientMatching(UpdateInversion):
         tried = draws if draws and target.alone else [UNCHANGED]
         starts = [self.begin(target, rng) for _ in range(self.restarts)]
         draw_of = {
-            Descent(partial(objective, draw=draw), *start, self.pace, rng): draw
+            Descent(partial(objective, draw=draw), *start, self.pace, rng, self.phase): draw
             for start in starts
             for draw in tried
         }
@@ -209,6 +212,10 @@ class GradientMatching(UpdateInversion):
     def prior_weight(self, share: float) -> float:
         """How much penalties count at this share of the way."""
         return 1.0
+
+    def phase(self, share: float) -> tuple[float, bool]:
+        """What of the objective depends on the share of the way: the weight of penalties, the precision."""
+        return self.prior_weight(share), share < self.rough
 
     def penalty(self, x: Tensor, target: Target) -> Tensor:
         """What the images, shape (copies, n, C, H, W), are penalised by."""
@@ -261,10 +268,11 @@ class Objective:
         trained = draw.apply(x)
         attack, network, prior = self._attack, self._target.network, self._prior
         labels = self._target.labels if soft is None else soft.softmax(1)
-        rough = torch.autocast("cpu", torch.bfloat16, enabled=share < attack.rough)
-        with rough, watching_statistics(network) as statistics:
+        weight, rough = attack.phase(share)
+        precision = torch.autocast("cpu", torch.bfloat16, enabled=rough)
+        with precision, watching_statistics(network) as statistics:
             gradient = self._matcher(trained, required(labels))
-        value, weight = attack.discrepancy(gradient, self._matcher), attack.prior_weight(share)
+        value = attack.discrepancy(gradient, self._matcher)
         if weight:
             value = value + weight * attack.penalty(x, self._target)
         if weight and prior is not None:

@@ -70,9 +70,10 @@ class LayerRank:
 
 @dataclass(frozen=True, eq=False)
 class Recovered:
-    """An image, shape (C, H, W), not yet cut to [0, 1], its label, and the rank of each layer, last first.
+    """An image, not yet cut to [0, 1], its label, and the rank of each layer, last first.
 
-    `mismatch` is the relative distance of its own gradient from the one seen: near 0 where it is exact.
+    The image has the shape that the first layer takes: (C, H, W), or flat. `mismatch` is the relative
+    distance of its own gradient from the one seen: near 0 where it is exact.
     """
 
     image: Tensor

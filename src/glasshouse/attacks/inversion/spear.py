@@ -7,6 +7,11 @@ guesses at the samples: a neuron that only one sample fires has that sample as i
 fire comes close enough for the signs of most pre-activations to be right. What is found is taken out of the
 other rows, which then are better guesses.
 
+SPEAR++ (Bakarsky et al. 2025, arXiv 2510.24200) solves the same problem, also for batches that blind draws do
+not reach, with algorithms of sparsely used dictionary learning. The guided search shares the problem and the
+aim, and no more: it learns no dictionary, and reads where a column should be zero off the weights that were
+sent, which tell the signs of a guess's pre-activations.
+
 The result proves itself: where nothing flows back through neurons that a sample does not fire, for every
 neuron and sample, something flows through those that it fires, and the gradient is reproduced to its rounding
 errors, the batch is exact.
@@ -22,6 +27,7 @@ from torch import Tensor, nn
 
 from glasshouse.access import Protocol
 from glasshouse.attacks.attack import Knowledge
+from glasshouse.attacks.inversion.factors import factorise
 from glasshouse.attacks.inversion.found_samples import FoundSamples
 from glasshouse.attacks.inversion.inversion import UpdateInversion
 from glasshouse.attacks.inversion.sparse_columns import (
@@ -35,22 +41,14 @@ from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt
 from glasshouse.options import check_flag, check_number, check_whole
 
-GAP = 100.0
-"""How far the singular values must fall, at least, from the last of the samples to the first of the noise."""
-
 LOST = 1e-3
 """The share of neurons and samples at which what flows back may be so little that the noise hides it."""
-
-NOISY_ROW = 30.0
-"""A neuron with that many times the usual share of noise in its gradient says nothing."""
 
 REPRODUCED = 3.0
 """How many times the noise the gradient of the batch may be off, and the batch still explain all of it."""
 
-ISOTROPY_STEPS = 10
 BLIND_DRAWS = 2000
 REFINEMENTS = 3
-
 
 TURNED = 0.05
 """The share of neurons that several local steps may turn on or off for a sample."""
@@ -227,58 +225,6 @@ def _judged(
         reproduced = residual <= REPRODUCED * factors.noise_share + ROUNDING
         reason = _missing_proof(agreement, impossible, residual, reproduced)
     return LayerBatch(inputs[:, :-1], factors.samples, agreement, residual, reason is None, reason, seconds)
-
-
-def factorise(gradient: Tensor, layer: Tensor) -> Factors:
-    """The factors of `gradient`, shape (neurons, inputs + 1), of a `layer` of that shape.
-
-    The rank is where the singular values fall most steeply. What is left is noise, and so is as much of the
-    rest in every direction.
-    """
-    if not torch.isfinite(gradient).all():
-        raise CannotRun("the gradient of the layer is not finite")
-    seen = gradient.abs().sum(0) > 0
-    live = gradient.abs().sum(1) > 0
-    if not live.any() or not seen[-1]:
-        raise CannotRun("the layer has no gradient: no sample moved it")
-    outer, sizes, inner = torch.linalg.svd(gradient[live][:, seen], full_matrices=False)
-    rank = _numerical_rank(sizes)
-    left, rest = outer[:, :rank] * sizes[:rank], (outer[:, rank:] * sizes[rank:]).norm(dim=1)
-    share = rest / left.norm(dim=1)
-    clear = share <= NOISY_ROW * share.median() + ROUNDING
-    if int(clear.sum()) < rank:
-        raise CannotRun(f"only {int(clear.sum())} neurons have a clear gradient, for a rank of {rank}")
-    live[live.clone()] = clear
-    unit, basis = _isotropic(left[clear])
-    right = gradient.new_zeros(rank, gradient.shape[1])
-    right[:, seen] = torch.linalg.solve(basis, inner[:rank])
-    left = left[clear] @ basis
-    noise = rest[clear] / (left.norm(dim=1) * max(1, int(seen.sum()) - rank) ** 0.5)
-    noise_share = (rest.norm() / sizes.norm()).item()
-    return Factors(live, left, unit, right, layer[live] @ right.T, noise, basis, noise_share)
-
-
-def _numerical_rank(sizes: Tensor) -> int:
-    """How many of the descending singular values count."""
-    floor = sizes[0] * torch.finfo(sizes.dtype).eps
-    falls = sizes[:-1].clamp_min(floor) / sizes[1:].clamp_min(floor)
-    if not len(falls) or falls.max() < GAP:
-        raise CannotRun(
-            f"the layer's gradient, of {len(sizes)} neurons or inputs that count, has full rank: it holds "
-            "more samples than that, several steps, or noise"
-        )
-    return int(falls.argmax()) + 1
-
-
-def _isotropic(left: Tensor) -> tuple[Tensor, Tensor]:
-    """The basis in which the rows of `left`, scaled to length 1, point everywhere alike; those rows first."""
-    basis = torch.eye(left.shape[1], dtype=left.dtype)
-    rows = left
-    for _ in range(ISOTROPY_STEPS):
-        rows = rows / rows.norm(dim=1, keepdim=True)
-        rows, sizes, inner = torch.linalg.svd(rows, full_matrices=False)
-        basis = basis @ (inner.T / sizes)
-    return rows / rows.norm(dim=1, keepdim=True), basis
 
 
 def _batch(factors: Factors, samples: FoundSamples, gradient: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,19 +8,18 @@ from torch import Tensor
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge, required
 from glasshouse.attacks.inversion.adaptive import draws_of
-from glasshouse.attacks.inversion.distances import worst_tensor
 from glasshouse.attacks.inversion.effort import affordable_steps
+from glasshouse.attacks.inversion.explaining import Explanation
 from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
 from glasshouse.attacks.inversion.label_guesses import SOURCES
 from glasshouse.attacks.inversion.matching import GradientMatching
 from glasshouse.attacks.inversion.spear import Spear, seconds_of_a_pass
 from glasshouse.attacks.inversion.swift import SwiftInversion
-from glasshouse.attacks.inversion.target import Matcher
-from glasshouse.attacks.inversion.targets import make_target
 from glasshouse.attacks.inversion.undoing import UNDONE, undone
 from glasshouse.attacks.inversion.updates import AttackedUpdate
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt, Snapshot
+from glasshouse.measures.pictures import others
 from glasshouse.options import check_choice, check_flag, check_number, check_whole
 
 SOLVING = ("linear-leak", "spear", "r-gap", "april-analytic", "patch-leak")
@@ -134,7 +133,7 @@ class StrongestInversion(UpdateInversion):
                 rebuilt = self._solver(name, update).rebuild(update, knowledge, rng)
             except CannotRun:
                 continue
-            if not rebuilt.proven and not _explains(rebuilt, update, rng):
+            if not rebuilt.proven and not _explains(rebuilt, update):
                 continue
             if len(rebuilt.x) > (0 if best is None else len(best.x)):
                 best = replace(rebuilt, note=joined([_made_by(name, rebuilt.x, update), rebuilt.note]))
@@ -165,15 +164,13 @@ class StrongestInversion(UpdateInversion):
         return replace(rebuilt, note=joined([made, rebuilt.note]))
 
 
-def _explains(rebuilt: Rebuilt, update: AttackedUpdate, rng: torch.Generator) -> bool:
+def _explains(rebuilt: Rebuilt, update: AttackedUpdate) -> bool:
     """Whether the gradient of one image, with whichever label, is the one that was seen."""
     if not len(rebuilt.x) == update.samples == update.steps == 1:
         return False
-    target, _ = make_target(update, None, 1, 0, rng)
-    matcher = Matcher(target)
-    x, classes = rebuilt.x[None], torch.arange(update.protocol.classes)
-    gradients = (matcher(x.to(target.gradient.dtype), label) for label in classes.split(1))
-    return any(worst_tensor(gradient, matcher.seen) <= EXPLAINED for gradient in gradients)
+    explanation = Explanation(update, None, 1)
+    labels = torch.arange(update.protocol.classes).split(1)
+    return any(explanation.mismatch(rebuilt.x, label) <= EXPLAINED for label in labels)
 
 
 def _made_by(name: str, x: Tensor, update: AttackedUpdate) -> str:
@@ -183,10 +180,11 @@ def _made_by(name: str, x: Tensor, update: AttackedUpdate) -> str:
 
 
 def _completed(solved: Rebuilt, searched: Rebuilt, samples: int) -> Rebuilt:
-    """The images solved for, and of those searched for as many as samples are left."""
+    """The images solved for, and of those searched for as many others as samples are left."""
+    missing = others(solved.x, searched.x, samples - len(solved.x))
 
     def both(x: Tensor) -> Tensor:
-        return torch.cat([solved.x, x.to(solved.x.dtype)])[:samples]
+        return torch.cat([solved.x, x[missing].to(solved.x.dtype)])
 
     def completed(snapshot: Snapshot) -> Snapshot:
         return replace(snapshot, x=both(snapshot.x))

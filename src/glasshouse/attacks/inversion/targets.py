@@ -72,7 +72,7 @@ def _network(update: AttackedUpdate, one_batch: bool) -> tuple[nn.Module, str | 
     protocol = update.protocol
     modules = list(protocol.architecture.modules())
     if protocol.recipe.mode == "eval":
-        return training_network(protocol, update.sent).eval(), None
+        return training_network(protocol, update.sent), None
     note = MASKED if any(isinstance(module, Dropout) and module.p for module in modules) else None
     if one_batch or not any(isinstance(module, BatchNorm) for module in modules):
         return training_network(protocol, update.sent), note

@@ -15,7 +15,7 @@ from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.models.loading import seeded_model
-from glasshouse.options import check_number, check_whole
+from glasshouse.options import check_choice, check_number, check_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,7 @@ class GradViT(GradientMatching):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_choice(self.name, "statistics", self.statistics, ("auxiliary",))
         check_number(self.name, "patch", self.patch, 0)
         check_whole(self.name, "epochs", self.epochs, 1)
 

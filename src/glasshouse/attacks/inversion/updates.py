@@ -61,6 +61,16 @@ class AttackedUpdate:
         return gradient
 
 
+def rounding(update: AttackedUpdate, name: str) -> float:
+    """The standard deviation of the rounding in one tensor of an update's gradient.
+
+    An update is the difference of two models, each rounded to its own size, not to that of the difference.
+    """
+    recipe, weight = update.protocol.recipe, update.protocol.layout.named(update.sent)[name]
+    rate = sum(size * recipe.effective_rate(size) for size in update.sizes) / update.samples
+    return float(torch.finfo(update.delta.dtype).eps * weight.double().square().mean().sqrt() / rate)
+
+
 def attacked_updates(access: UpdateAccess | AggregateAccess, count: int) -> list[AttackedUpdate]:
     """Up to `count` updates, or sums, of the first and the last round seen; the smallest clients' first."""
     ends = list(dict.fromkeys((0, len(access.rounds) - 1)))
@@ -132,10 +142,10 @@ def mean_decay(protocol: Protocol, sent: Tensor, sizes: Sequence[int]) -> Tensor
 
 
 def training_network(protocol: Protocol, vector: Tensor) -> nn.Module:
-    """The network as a client trains it, batch norm by the batch; without dropout: its masks are unknown."""
+    """The network as a client trains it, in the recipe's mode; without dropout: its masks are unknown."""
     network = deepcopy(protocol.architecture)
     write_vector(network, vector)
-    network.train()
+    network.train(protocol.recipe.mode == "train")
     for module in network.modules():
         if isinstance(module, Dropout):
             module.eval()

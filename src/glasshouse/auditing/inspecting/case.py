@@ -11,6 +11,7 @@ from torch import nn
 
 from glasshouse.access import Protocol
 from glasshouse.auditing.case import Case
+from glasshouse.auditing.inspecting.mode import MODES
 from glasshouse.auditing.inspecting.reading import Reading, Told, read_update
 from glasshouse.auditing.inspecting.recorded import KINDS, read_recorded, told_kind
 from glasshouse.data.dataset import unit_pixels
@@ -85,6 +86,8 @@ def _round(sent: torch.Tensor, reading: Reading) -> Observed:
 def _check_told(told: Told) -> None:
     if told.kind not in ("auto", *KINDS):
         raise BadInput(unknown("kind", told.kind, ("auto", *KINDS)))
+    if told.mode not in ("auto", *MODES):
+        raise BadInput(unknown("mode", told.mode, ("auto", *MODES)))
     for option, least in (("samples", 1), ("epochs", 1), ("batch_size", 1)):
         value = getattr(told, option)
         if value is not None and value < least:

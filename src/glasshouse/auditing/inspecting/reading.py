@@ -21,6 +21,7 @@ from glasshouse.attacks.labels.counts import (
     unexplained,
 )
 from glasshouse.attacks.labels.head import find_head
+from glasshouse.auditing.inspecting.mode import training_mode
 from glasshouse.auditing.inspecting.recorded import Kind, Recorded
 from glasshouse.auditing.inspecting.samples import RankCount, count_by_rank
 from glasshouse.errors import BadInput, CannotRun
@@ -53,6 +54,7 @@ class Told:
     lr: float | None = None
     epochs: int | None = None
     batch_size: int | None = None
+    mode: str = "auto"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +104,21 @@ def read_update(
     return _with_words(chosen, f"It is read as {_NAMES[chosen.kind]}: {how}.")
 
 
+def counted_images(count: int) -> str:
+    """So many images, in words.
+
+    >>> counted_images(1), counted_images(2)
+    ('1 image', '2 images')
+    """
+    return "1 image" if count == 1 else f"{count} images"
+
+
 def _read_as(recorded: Recorded, protocol: Protocol, kind: Kind, told: Told) -> Reading:
     change = recorded.change(kind)
     if not change[: recorded.layout.trainable].any():
         raise BadInput("the update does not move the model at all; record one that does")
     recipe, words = _recipe(recorded, kind, told)
+    protocol = replace(protocol, recipe=recipe)
     rounded = None if kind == "gradient" else recorded.sent
     steps = recipe.epochs if recipe.batch_size == 0 else 2
     rank = count_by_rank(protocol, recorded.sent, change, recorded.precision, rounded, steps)
@@ -140,19 +152,19 @@ def _read_as(recorded: Recorded, protocol: Protocol, kind: Kind, told: Told) -> 
 
 def _recipe(recorded: Recorded, kind: Kind, told: Told) -> tuple[Recipe, tuple[str, ...]]:
     """The local training: one step on all images unless told, or counted by batch norm, otherwise."""
+    mode, words = training_mode(recorded, kind, told.mode)
     if kind == "gradient":
         if (told.epochs or 1) > 1 or told.batch_size:
             raise BadInput("a gradient is one step on all images; leave --epochs and --batch-size out")
-        return Recipe(batch_size=0, lr=UNIT), ()
+        return Recipe(batch_size=0, lr=UNIT, mode=mode), words
     epochs, batch_size = told.epochs or 1, told.batch_size or 0
-    words: tuple[str, ...] = ()
     if told.epochs is None and told.batch_size is None and (recorded.steps or 1) > 1:
         epochs = recorded.steps or 1
-        words = (
+        words += (
             f"Batch norm counted {epochs} local steps, which are read as steps on all images; "
             "--epochs and --batch-size say otherwise.",
         )
-    return Recipe(epochs=epochs, batch_size=batch_size, lr=told.lr or 1.0), words
+    return Recipe(epochs=epochs, batch_size=batch_size, lr=told.lr or 1.0, mode=mode), words
 
 
 def _known_rate(recipe: Recipe, told: Told, samples: int | None) -> float | None:
@@ -239,10 +251,10 @@ def _canonical(
 
 def _counted_words(told: Told, rank: RankCount | None, fit: Fit | None, samples: int, counted: bool) -> str:
     if told.samples is not None:
-        return f"You say that {_images(samples)} are behind it."
+        return f"You say that {counted_images(samples)} are behind it."
     if rank is not None and counted:
         return (
-            f"It holds {_images(samples)}: so many independent directions are in the change of layer "
+            f"It holds {counted_images(samples)}: so many independent directions are in the change of layer "
             f"{rank.layer!r}, which would show one more (images that repeat others do not count)."
         )
     least = f"at least {rank.least}" if rank is not None else "an unknown number of"
@@ -263,10 +275,6 @@ def _rate_words(
         )
     lr = rate / recipe.total_steps(samples)
     return (f"Its learning rate is not given; {lr:.3g} explains the last layer with whole label counts.",)
-
-
-def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count} images"
 
 
 def _with_words(reading: Reading, first: str) -> Reading:

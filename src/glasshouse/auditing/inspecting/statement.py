@@ -6,8 +6,8 @@ import numpy as np
 
 from glasshouse.auditing.examine import Examination
 from glasshouse.auditing.inspecting.case import Inspected
-from glasshouse.auditing.inspecting.reading import CLOSE
-from glasshouse.auditing.inspecting.tries import Try, best
+from glasshouse.auditing.inspecting.reading import CLOSE, counted_images
+from glasshouse.auditing.inspecting.tries import Try, most_convincing
 from glasshouse.evidence.evidence import ImagePair
 from glasshouse.evidence.labels import LabelCounts
 from glasshouse.exhibits import Statement
@@ -16,9 +16,6 @@ from glasshouse.measures.estimate import Estimate
 from glasshouse.measures.pictures import RECOVERED, match
 
 NO_TRUTH = "nobody said what is behind the update; give the images with --truth to have it judged"
-
-PARTLY = 0.25
-"""Up to this share of the mismatch of noise a search has found something."""
 
 MOST_SHOWN = 24
 
@@ -58,7 +55,7 @@ def findings(inspected: Inspected, labels: Examination, tries: Sequence[Try]) ->
     by_attack: dict[str, list[Try]] = {}
     for one in tries:
         by_attack.setdefault(one.spec, []).append(one)
-    return [*rows, *(row for starts in by_attack.values() for row in _image_rows(best(starts) or starts[0]))]
+    return [*rows, *(row for starts in by_attack.values() for row in _image_rows(most_convincing(starts)))]
 
 
 def pairs(inspected: Inspected, kept: Try | None) -> list[ImagePair]:
@@ -99,20 +96,22 @@ def _answer(inspected: Inspected, kept: Try | None) -> str:
             f"dB or more), by {kept.spec}; PSNR from {psnr.min():.1f} to {psnr.max():.1f} dB."
         )
     if kept.complete:
-        many = "the image" if samples == 1 else f"all {samples} images"
+        one = samples == 1
         return (
-            f"EXPOSED: {kept.spec} returns {many}; passed through the network, they give this very update "
-            f"(mismatch {_mismatch(kept)})."
+            f"EXPOSED: {kept.spec} returns {_share(kept)}; passed through the network, "
+            f"{'it gives' if one else 'they give'} this very update (mismatch {_mismatch(kept)})."
         )
-    if kept.mismatch is not None and kept.mismatch <= PARTLY * (kept.of_noise or 0.0):
+    if kept.proven:
+        return f"EXPOSED: {kept.spec} returns {_share(kept)}, and proves what it returns."
+    if kept.likely:
         return (
             f"AT RISK: images were found that explain most of the update (mismatch {_mismatch(kept)}, by "
             f"{kept.spec}); look at them. Nobody said what is behind it, so whether they are right is open."
         )
     if kept.mismatch is None:
         return (
-            f"AT RISK: {kept.spec} returns {len(kept.rebuilt.x)} of {samples} images; what a closed form "
-            "returns is exact where it applies. Look at them."
+            f"AT RISK: {kept.spec} returns {_share(kept)}; what a closed form returns is exact where it "
+            "applies. Look at what it returns."
         )
     return (
         f"NOT REBUILT in this time: the best images explain the update badly (mismatch {_mismatch(kept)}, by "
@@ -141,17 +140,20 @@ def _labels_readable(inspected: Inspected) -> bool:
 def _about_closed_forms(tries: Sequence[Try]) -> list[str]:
     lines = []
     for one in tries:
-        if one.rebuilt is None or not one.computed:
+        if not one.computed or not one.images:
             continue
-        proof = f"mismatch {_mismatch(one)}" if one.mismatch is not None else "too few to be checked"
-        lines.append(f"A closed form applies: {one.spec} computes {len(one.rebuilt.x)} images ({proof}).")
-    return lines or ["No closed form applies; images have to be searched for."]
+        if one.mismatch is not None:
+            proof = f"mismatch {_mismatch(one)}"
+        else:
+            proof = "proven" if one.proven else "too few to be checked"
+        lines.append(f"A closed form applies: {one.spec} computes {counted_images(one.images)} ({proof}).")
+    return lines or ["No closed form returns an image; images have to be searched for."]
 
 
 def _about_images(inspected: Inspected, kept: Try) -> str:
     """What stays open about the images that are shown."""
     note = kept.rebuilt.note if kept.rebuilt is not None else None
-    if kept.complete or inspected.case.truth is not None:
+    if kept.complete or kept.proven or inspected.case.truth is not None:
         return f"The images below are those of {kept.spec}." + (f" Noted: {note}." if note else "")
     return (
         f"The images below are those of {kept.spec}. Other images may give the same gradient: a small "
@@ -239,6 +241,13 @@ def _unjudged(
         note=examination.note,
         seconds=examination.seconds,
     )
+
+
+def _share(one: Try) -> str:
+    """Which of the images behind the update an attack returns."""
+    if one.images < one.samples:
+        return f"{one.images} of {counted_images(one.samples)}"
+    return "the image" if one.samples == 1 else f"all {counted_images(one.samples)}"
 
 
 def _mismatch(one: Try) -> str:

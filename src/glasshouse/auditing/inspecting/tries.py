@@ -3,9 +3,11 @@
 Without the truth one thing can still be checked: whether the images, passed through the network, give the
 gradient that was seen. Their mismatch is 1 minus the cosine of the two gradients, in the tensor where it is
 largest: all tensors together would speak of the last layers alone, whose gradients are often the largest by
-far and hardly depend on the images. At 0 the images explain the update fully; noise is the yardstick.
+far and hardly depend on the images. Tensors that hold nothing but rounding are left out. At 0 the images
+explain the update fully; noise is the yardstick.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,10 +15,8 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import UpdateAccess
-from glasshouse.attacks.inversion.distances import worst_tensor
 from glasshouse.attacks.inversion.effort import affordable_steps
-from glasshouse.attacks.inversion.target import Matcher
-from glasshouse.attacks.inversion.targets import make_target
+from glasshouse.attacks.inversion.explaining import Explanation
 from glasshouse.attacks.inversion.updates import AttackedUpdate, training_network
 from glasshouse.attacks.labels.head import last_linear
 from glasshouse.auditing.case import Case
@@ -24,7 +24,7 @@ from glasshouse.auditing.examine import Examination, examine
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.learning.engine import Engine
-from glasshouse.learning.seeds import derive, torch_rng
+from glasshouse.learning.seeds import derive
 from glasshouse.learning.shared import Shared
 from glasshouse.progress import Progress
 
@@ -45,6 +45,9 @@ STARTS = 2
 
 EXPLAINED = 1e-4
 """Up to this mismatch images explain an update but for its rounding: an error of about a hundredth."""
+
+PARTLY = 0.25
+"""Up to this share of the mismatch of noise images explain most of an update."""
 
 SIMULATED = 16
 """As many local steps are simulated to see what images explain."""
@@ -74,10 +77,38 @@ class Try:
         return self.spec.partition("(")[0] in CLOSED_FORMS
 
     @property
+    def images(self) -> int:
+        """How many images it returns."""
+        return 0 if self.rebuilt is None else len(self.rebuilt.x)
+
+    @property
     def complete(self) -> bool:
         """Whether there is an image for every sample, and they explain the update."""
-        all_there = self.rebuilt is not None and len(self.rebuilt.x) == self.samples
-        return all_there and self.mismatch is not None and self.mismatch <= EXPLAINED
+        return self.images == self.samples and self.mismatch is not None and self.mismatch <= EXPLAINED
+
+    @property
+    def proven(self) -> bool:
+        """Whether each of its images is proven to be one of those behind the update, all of them or some."""
+        return self.rebuilt is not None and self.rebuilt.proven and self.images > 0
+
+    @property
+    def likely(self) -> bool:
+        """Whether its images explain most of the update."""
+        return self.mismatch is not None and self.mismatch <= PARTLY * (self.of_noise or 0.0)
+
+    @property
+    def conviction(self) -> tuple[int, float]:
+        """How much speaks for its images to somebody who does not know the truth: the more, the higher."""
+        unchecked = self.computed and self.images > 0 and self.mismatch is None
+        signs = (self.complete, self.proven, self.likely, unchecked, self.images > 0)
+        strongest = next((len(signs) - place for place, holds in enumerate(signs) if holds), 0)
+        return strongest, -math.inf if self.mismatch is None else -self.mismatch
+
+    @property
+    def success(self) -> tuple[float, float] | None:
+        """The share of the samples that it recovers, and its mean PSNR; null where nobody knows the truth."""
+        value = {score.metric: score.estimate.value or 0.0 for score in self.examination.scores}
+        return (value["recovery-rate"], value["psnr"]) if "psnr" in value else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +145,22 @@ def searches(case: Case, labels: str, seconds: float, engine: Engine, progress: 
 
 
 def best(tries: Sequence[Try]) -> Try | None:
-    """The one whose images explain the update best; without any, one with some images."""
-    explained = [one for one in tries if one.mismatch is not None]
-    if explained:
-        return min(explained, key=lambda one: one.mismatch if one.mismatch is not None else 1.0)
-    return next((one for one in tries if one.rebuilt is not None and len(one.rebuilt.x)), None)
+    """The one that got furthest, by the truth where it is known; null where none returns an image.
+
+    Between the starts of one attack the truth does not choose: whoever attacks does not have it.
+    """
+    by_attack: dict[str, list[Try]] = {}
+    for one in tries:
+        by_attack.setdefault(one.spec, []).append(one)
+    chosen = [one for one in map(most_convincing, by_attack.values()) if one.images]
+    if all(one.success is not None for one in chosen):
+        return max(chosen, key=lambda one: one.success or (0.0, 0.0), default=None)
+    return most_convincing(chosen)
+
+
+def most_convincing(tries: Sequence[Try]) -> Try:
+    """The one that somebody would choose who does not know the truth."""
+    return max(tries, key=lambda one: one.conviction)
 
 
 def _tried(job: _Job) -> Try:
@@ -137,13 +179,8 @@ def _mismatches(update: AttackedUpdate, rebuilt: Rebuilt) -> tuple[float | None,
     x, labels = rebuilt.x.float(), rebuilt.labels
     if labels is None or len(labels) != len(x) or not len(x):
         return None, None
-    target, _ = make_target(update, labels, len(x), SIMULATED, torch_rng(0))
-    matcher, noise = Matcher(target), torch.rand(x.shape, generator=torch_rng(0))
-    ours, of_noise = (
-        worst_tensor(matcher(images.expand(target.copies, *x.shape), labels), matcher.seen)
-        for images in (x, noise)
-    )
-    return ours, of_noise
+    explanation = Explanation(update, labels, len(x), simulate=SIMULATED)
+    return explanation.mismatch(x, labels), explanation.mismatch_of_noise(labels)
 
 
 def attacked(case: Case) -> AttackedUpdate:

@@ -287,7 +287,7 @@ def test_fewer_than_two_classes_are_refused(classes):
 
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("lenet", 4), ("stdcnn", 4), ("cnn", 8), ("vgg", 8), ("convnet-16", 9)],
+    [("lenet", 4), ("stdcnn", 4), ("cnn", 8), ("vgg", 8), ("convnet", 9), ("convnet-16", 9)],
 )
 def test_the_smallest_side_is_the_one_the_error_names(name, least):
     build(name, (1, least, least), 2)

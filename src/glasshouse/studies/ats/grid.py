@@ -106,7 +106,7 @@ def _laptop() -> Scale:
         knowing=knowing,
         groups=(
             Group("table-1", convnet, arms_of(ours, random=True), 16),
-            Group("table-1", fashion, arms_of(searched("fashion-mnist", "convnet-16")), 6),
+            Group("table-1", fashion, arms_of(searched("fashion-mnist", "convnet-16")), 6, both),
             Group("table-2", convnet, hybrid, 6, attacks),
             Group("table-4", fashion, hybrid, 6, both),
             Group("table-5", imagenet, hybrid, 8, both),

@@ -116,7 +116,7 @@ def _attack_row(measured: Measured, place: ArmCell, spec: str, undefended: ArmCe
     found, worst = reading.exposed_to(measured, cell, spec), reading.exposure(measured, cell)
     return (
         place.arm,
-        spec,
+        _short(spec),
         _known(place, spec),
         decibels(measured, cell, spec, TRANSFORMED),
         lowered(measured, place, spec, undefended, TRANSFORMED),
@@ -125,6 +125,11 @@ def _attack_row(measured: Measured, place: ArmCell, spec: str, undefended: ArmCe
         bracketed(estimated(found.excess.values()), "+.2f"),
         "yes" if worst is not None and worst.attack == spec else "",
     )
+
+
+def _short(spec: str) -> str:
+    """An attack without its options, which the note below the table names."""
+    return spec.partition("(")[0] + (", knows the defence" if knows_defence(spec) else "")
 
 
 def lowered(measured: Measured, place: ArmCell, spec: str, undefended: ArmCell | None, metric: str) -> str:
@@ -159,13 +164,12 @@ def _beside(table: str, data: str, model: str, arm: str, attack: str) -> str:
 
 
 def _counted(measured: Measured, places: Sequence[ArmCell]) -> str:
-    counts = [
-        found.n
-        for place in places
-        for spec in reading.forms(measured, str(place))
-        if (found := measured.measure(str(place), spec, TRANSFORMED)) is not None and found.n
-    ]
-    return f"n = {min(counts)} to {max(counts)} images." if counts else ""
+    """The number of images, and the attacks with their options."""
+    attacks = [(str(place), spec) for place in places for spec in reading.forms(measured, str(place))]
+    found = [measured.measure(cell, spec, TRANSFORMED) for cell, spec in attacks]
+    counts = sorted({one.n for one in found if one is not None and one.n})
+    specs = ", ".join(dict.fromkeys(spec for _, spec in attacks))
+    return f"n = {' or '.join(map(str, counts))} images. Attacks: {specs}." if counts else ""
 
 
 def _trained(measured: Measured, places: Sequence[ArmCell]) -> StudyTable:

@@ -28,6 +28,7 @@ from glasshouse.auditing.adapting import adaptive_forms
 from glasshouse.auditing.examine import examine
 from glasshouse.data.images import Images
 from glasshouse.defences import make_defences
+from glasshouse.defences.policies.draws import AnyDraw
 from glasshouse.errors import BadInput
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
@@ -139,6 +140,29 @@ def test_images_that_were_solved_for_are_undone_too(engine):
         assert "by linear-leak" in evidence.note
         torch.testing.assert_close(evidence.x, expected, atol=0.03, rtol=0)
         assert evidence.parts[0].proven != adaptive
+
+
+def test_any_draw_is_one_of_its_draws_for_each_image_and_each_time_another():
+    draws = draws_of(make_defences(policy("3-0")), (1, SIDE, SIDE))
+    x, any_draw = scenes(4).x[None], AnyDraw(draws, rng())
+    cases = torch.stack([draw.apply(x) for draw in draws])
+    met = set()
+    for _ in range(20):
+        same = (any_draw.apply(x) == cases).flatten(3).all(3)  # (case, copy, image)
+        assert (same.sum(0) == 1).all()
+        met |= {tuple(places) for places in same[:, 0].nonzero().tolist()}
+    assert met == {(case, image) for case in range(len(draws)) for image in range(4)}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_averaging_over_the_draws_rebuilds_images_as_they_were_before_the_policy(count):
+    attack = SEARCH.replace("'idlg'", "'counts'").format(",draws='average'{}")
+    plain, average = psnr(policy("0"), scenes(count), attack=attack)  # one case: its average is exact
+    assert average > plain + 8
+    plain, average = psnr(policy("3"), scenes(count), attack=attack)  # shifted either way
+    assert average > plain
+    evidence = rebuilt(sent_under(policy("0"), scenes(count)), policy("0"), adaptive=True, attack=attack)
+    assert "whose cases took turns" in evidence.note
 
 
 @pytest.mark.parametrize("attack", ["inverting-gradients", "adam-cosine", "dlg", "strongest-inversion"])

@@ -58,8 +58,17 @@ def test_policies_meet_an_attacker_who_knows_them_and_one_who_does_not(scale):
     for task in tasks:
         knowing = [spec for spec in task.specs if victims.knows_defence(spec)]
         assert len(task.specs) > len(knowing)
-        assert len(knowing) == (task.address.arm != NONE)
+        assert bool(knowing) == (task.address.arm != NONE)
         assert task.trained_under == task.defence
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_only_where_there_is_a_policy_somebody_averages_over_it(scale):
+    tables = [entry for entry in ATSStudy().cells(scale) if entry.name.startswith("table-")]
+    tasks = [entry.run.args[0] for entry in tables]
+    averaged = [task for task in tasks if any(map(victims.averages, task.specs))]
+    assert {task.address.arm for task in averaged} >= {HYBRID}
+    assert all("transformation-policy" in task.defence for task in averaged)
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -34,7 +34,7 @@ from glasshouse.attacks.inversion.solutions import Solution, solution_of
 from glasshouse.attacks.inversion.target import Matcher, Target
 from glasshouse.attacks.inversion.targets import make_target, sent_statistics, statistics_in_update
 from glasshouse.attacks.inversion.updates import AttackedUpdate
-from glasshouse.defences.policies.draws import UNCHANGED, Draw
+from glasshouse.defences.policies.draws import UNCHANGED, AnyDraw, Draw
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt
 from glasshouse.options import check_choice, check_flag, check_number, check_whole
@@ -43,6 +43,9 @@ STATISTICS = ("running", "update", "auxiliary")
 """Whose batch norm statistics images shall have: the sent model's, the update's, or auxiliary images'."""
 
 STARTS = ("uniform", "normal", "grey")
+
+DRAWS = ("each", "average")
+"""How a search treats what a policy may have drawn: one case after the other, or all of them in turn."""
 
 AUXILIARY = 256
 """As many auxiliary images are looked at for their statistics."""
@@ -59,9 +62,11 @@ class GradientMatching(UpdateInversion):
     that one goes on. In the first share `rough` of the steps the passes round to bfloat16.
 
     An `adaptive` search knows the clients' defences. It matches what they leave of a gradient, and looks for
-    the images before a transformation policy: of a single image with a descent for each case that the policy
-    may have drawn, from each start. The images of a batch, and those of several simulated epochs, have too
-    many cases together: they are sought as they were transformed, and then undone one by one.
+    the images before a transformation policy: of a single image with a descent for each case (`draws`) that
+    the policy may have drawn, from each start. The images of a batch, and those of several simulated epochs,
+    have too many cases together: they are sought as they were transformed, and then undone one by one. With
+    `draws='average'` one descent lowers the mean over all cases: at every step each image is transformed as
+    the policy might, by a case drawn anew.
     """
 
     most: int = 8
@@ -90,6 +95,7 @@ class GradientMatching(UpdateInversion):
     agreement: float = 1.0
     seconds: float | None = None
     adaptive: bool = False
+    draws: str = "each"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,6 +107,7 @@ class GradientMatching(UpdateInversion):
             "optimiser": OPTIMISERS,
             "schedule": SCHEDULES,
             "statistics": STATISTICS,
+            "draws": DRAWS,
         }
         for option, choice in choices.items():
             check_choice(self.name, option, getattr(self, option), choice)
@@ -167,14 +174,13 @@ class GradientMatching(UpdateInversion):
         Where there are `draws`, the client transformed each image by one of them first.
         """
         began, objective = time.perf_counter(), Objective(self, target, prior)
-        tried = draws if draws and target.alone else [UNCHANGED]
         starts = [self.begin(target, rng) for _ in range(self.restarts)]
-        draw_of = {
-            Descent(partial(objective, draw=draw), *start, self.pace, rng, self.phase): draw
+        client_of = {
+            Descent(partial(objective, client=client), *start, self.pace, rng, self.phase): client
             for start in starts
-            for draw in tried
+            for client in self.clients(target, draws, rng)
         }
-        descents = list(draw_of)
+        descents = list(client_of)
         while active := [descent for descent in descents if not descent.ended]:
             if self.group and len(descents) > 1:
                 objective.agreed = consensus(torch.stack([descent.x.detach()[0] for descent in descents]))
@@ -189,7 +195,15 @@ class GradientMatching(UpdateInversion):
         best = min(descents, key=lambda descent: descent.lowest)
         if not math.isfinite(best.lowest):
             raise CannotRun("the network gives no finite gradient to compare with the one seen")
-        return solution_of(target, best, draw_of[best], draws)
+        return solution_of(target, best, client_of[best], draws)
+
+    def clients(
+        self, target: Target, draws: Sequence[Draw], rng: torch.Generator
+    ) -> Sequence[Draw | AnyDraw]:
+        """What each descent supposes that the client did to the images; `UNCHANGED` seeks them as trained."""
+        if draws and self.draws == "average":
+            return [AnyDraw(tuple(draws), rng)]
+        return draws if draws and target.alone else [UNCHANGED]
 
     def begin(self, target: Target, rng: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """Where a descent starts: images, the same in each copy, and soft labels where labels are sought."""
@@ -260,12 +274,14 @@ class Objective:
         self._matcher = Matcher(target)
         self.agreed: Tensor | None = None
 
-    def __call__(self, x: Tensor, soft: Tensor | None, share: float, draw: Draw = UNCHANGED) -> Tensor:
+    def __call__(
+        self, x: Tensor, soft: Tensor | None, share: float, client: Draw | AnyDraw = UNCHANGED
+    ) -> Tensor:
         """The value for images, shape (copies, n, C, H, W), and soft labels, at this share of the way.
 
-        The gradient is that of the images as `draw` transforms them; the penalties are for what they were.
+        The gradient is that of the images as `client` transforms them; the penalties are for what they were.
         """
-        trained = draw.apply(x)
+        trained = client.apply(x)
         attack, network, prior = self._attack, self._target.network, self._prior
         labels = self._target.labels if soft is None else soft.softmax(1)
         weight, rough = attack.phase(share)

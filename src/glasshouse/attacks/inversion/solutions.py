@@ -10,7 +10,7 @@ from glasshouse.attacks.attack import required
 from glasshouse.attacks.inversion.descent import Descent
 from glasshouse.attacks.inversion.target import Target
 from glasshouse.attacks.inversion.undoing import UNDONE, undone
-from glasshouse.defences.policies.draws import Draw
+from glasshouse.defences.policies.draws import UNCHANGED, AnyDraw, Draw
 from glasshouse.evidence.reconstruction import Snapshot
 from glasshouse.measures.pictures import match
 
@@ -26,16 +26,20 @@ class Solution:
     note: str | None = None
 
 
-def solution_of(target: Target, best: Descent, draw: Draw, draws: Sequence[Draw]) -> Solution:
+AVERAGED = "the images were sought before the policy, whose cases took turns"
+
+
+def solution_of(target: Target, best: Descent, client: Draw | AnyDraw, draws: Sequence[Draw]) -> Solution:
     """The images of the best descent, before the client transformed each by one of `draws`, if there are any.
 
-    That of a single image went through `draw`; others were sought as they were transformed.
+    `client` is what the descent supposed that to be; where it is nothing, it is undone only here.
     """
     images = best.image.clamp(0, 1)
     if not draws:
         return _solution(target, best, images)
-    if target.alone:
-        note = f"the image fits best if the policy did this to it: {draw}"
+    if client is not UNCHANGED:
+        fits = f"the image fits best if the policy did this to it: {client}"
+        note = AVERAGED if isinstance(client, AnyDraw) else fits
         return replace(_solution(target, best, images), note=note)
     originals, _ = undone(images.flatten(0, 1), draws)
     solution = _solution(target, best, originals.view(images.shape))

@@ -39,6 +39,21 @@ UNCHANGED = Draw(())
 """What happens where there is no policy."""
 
 
+@dataclass(frozen=True, eq=False)
+class AnyDraw:
+    """One of some `draws` for each image, drawn anew every time: what is expected of all of them."""
+
+    draws: tuple[Draw, ...]
+    rng: torch.Generator
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Transformed images in [0, 1], shape (..., C, H, W), with slopes and without rounding."""
+        images = x.flatten(0, -4)
+        places = torch.randint(len(self.draws), (len(images),), generator=self.rng).tolist()
+        parts = [self.draws[place].apply(image[None]) for place, image in zip(places, images)]
+        return torch.cat(parts).reshape(x.shape)
+
+
 def possible_draws(policy: Policy, shape: Shape) -> dict[Draw, float]:
     """Every case that an image of `shape` may meet, with its probability; equal ones are one.
 

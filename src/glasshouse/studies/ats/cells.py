@@ -25,6 +25,7 @@ from glasshouse.studies.ats.victims import (
     Attempt,
     GradSim,
     attack,
+    averages,
     knows_defence,
     make_victim,
 )
@@ -161,8 +162,9 @@ def _attempt(task: Task, model: Trained, spec: str, number: int, place: Workplac
 
 
 def form_of(spec: str) -> str:
-    """The name of an attack without options, and whether it knows the defence."""
-    return spec.partition("(")[0] + ("-adaptive" if knows_defence(spec) else "")
+    """The name of an attack without options, and whether it knows the defence, or averages over it."""
+    known = "-average" if averages(spec) else "-adaptive" if knows_defence(spec) else ""
+    return spec.partition("(")[0] + known
 
 
 def picture_name(what: str, number: int) -> str:

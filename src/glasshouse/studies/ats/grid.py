@@ -7,6 +7,7 @@ from functools import partial
 from glasshouse.attacks.inversion.adaptive import worth_knowing
 from glasshouse.defences import make_defences
 from glasshouse.defences.policies.candidates import draw_policies
+from glasshouse.defences.policies.defence import TransformationPolicy
 from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
 from glasshouse.learning.seeds import torch_rng
@@ -33,7 +34,7 @@ from glasshouse.verdicts.claims import Verdict
 COLOUR = (3, 32, 32)
 """The shape for which random policies count as different."""
 
-GIVEN = "labels='given'"
+GIVEN, AVERAGE = "labels='given'", "draws='average'"
 SHORT = ("restarts=1", "rough=0.5")
 """One start, and half of its steps in bfloat16."""
 
@@ -55,14 +56,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Scale:
-    """All of a scale: the usual attacks that do not know the defence, `plain`, and the one `knowing` it.
+    """All of a scale: the usual attacks that do not know the defence, `plain`, and those `knowing` it.
 
     Figure 4 attacks `images` images under each of `policies` policies by `shorter`; S_pri is taken on
     `scored` images. Figure 8 is of the `libraries`. A crop and flip alone leaves nothing to know.
     """
 
     plain: tuple[str, ...]
-    knowing: str
+    knowing: tuple[str, ...]
     groups: tuple[Group, ...]
     correlated: Learner
     shorter: str
@@ -100,10 +101,11 @@ def _laptop() -> Scale:
     )
     halved = (f"adam-cosine({steps})", f"adam-l2({steps})")
     plain, knowing = stronger(steps, *SHORT), stronger(steps, *SHORT, "culled=0.1", "adaptive=True")
+    averaging = stronger(steps, *SHORT, "adaptive=True", AVERAGE)
     both = (plain, knowing)
     return Scale(
         plain=(f"adam-cosine({steps})", plain),
-        knowing=knowing,
+        knowing=(knowing, averaging),
         groups=(
             Group("table-1", convnet, arms_of(ours, random=True), 16),
             Group("table-1", fashion, arms_of(searched("fashion-mnist", "convnet-16")), 6, both),
@@ -143,7 +145,7 @@ def _paper() -> Scale:
     undefended = {NONE: "none"}
     return Scale(
         plain=("adam-cosine", stronger()),
-        knowing=stronger("adaptive=True"),
+        knowing=(stronger("adaptive=True"), stronger("adaptive=True", AVERAGE)),
         groups=(
             *groups,
             Group("table-2", resnet, hybrid, 16, attacks + knowing),
@@ -169,7 +171,10 @@ def _smoke() -> Scale:
     transferred = {NONE: "none", ours[0]: policy_of(ours[0])}
     return Scale(
         plain=("adam-cosine(steps=12)", stronger("steps=12", "restarts=1")),
-        knowing=stronger("steps=12", "restarts=1", "culled=0.25", "adaptive=True"),
+        knowing=(
+            stronger("steps=12", "restarts=1", "culled=0.25", "adaptive=True"),
+            stronger("steps=12", "restarts=1", "adaptive=True", AVERAGE),
+        ),
         groups=(
             Group("table-1", learner, arms_of(ours, random=True), 3),
             Group("table-2", learner, hybrid, 2, ("lbfgs-l2(steps=2)", "adam-l2(steps=12)")),
@@ -252,11 +257,17 @@ def _attacks(grid: Scale) -> Iterator[Cell]:
 
 
 def _specs(grid: Scale, group: Group, arm: str, defence: str) -> tuple[str, ...]:
-    """Who does not know the defence, and who does, where there is something to know."""
-    known = worth_knowing(make_defences(defence)) and arm != CROPPED
-    if group.specs:
-        return tuple(spec for spec in group.specs if known or "adaptive=True" not in spec)
-    return (*grid.plain, grid.knowing) if known else grid.plain
+    """Who does not know the defence, and who does, where there is something to know.
+
+    Only of a policy there are cases to average over.
+    """
+    stack = make_defences(defence)
+    known = worth_knowing(stack) and arm != CROPPED
+    policy = any(isinstance(one, TransformationPolicy) for one in stack.defences)
+    specs = group.specs or (*grid.plain, *grid.knowing)
+    return tuple(
+        spec for spec in specs if (known or "adaptive=True" not in spec) and (policy or AVERAGE not in spec)
+    )
 
 
 def _figure_4(grid: Scale) -> Iterator[Cell]:

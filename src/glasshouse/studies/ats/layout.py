@@ -20,7 +20,7 @@ from glasshouse.studies.ats.printed import (
     beside,
     printed,
 )
-from glasshouse.studies.ats.victims import knows_defence
+from glasshouse.studies.ats.victims import averages, knows_defence
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.showing import bracketed, table
 
@@ -129,7 +129,8 @@ def _attack_row(measured: Measured, place: ArmCell, spec: str, undefended: ArmCe
 
 def _short(spec: str) -> str:
     """An attack without its options, which the note below the table names."""
-    return spec.partition("(")[0] + (", knows the defence" if knows_defence(spec) else "")
+    known = ", averages over the defence" if averages(spec) else ", knows the defence"
+    return spec.partition("(")[0] + (known if knows_defence(spec) else "")
 
 
 def lowered(measured: Measured, place: ArmCell, spec: str, undefended: ArmCell | None, metric: str) -> str:

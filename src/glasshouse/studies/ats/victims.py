@@ -146,6 +146,11 @@ def knows_defence(spec: str) -> bool:
     return uninformed(spec) != spec
 
 
+def averages(spec: str) -> bool:
+    """Whether an attack that knows the defence lowers the mean over what it may have drawn."""
+    return "draws='average'" in spec
+
+
 def attack(
     victim: Victim, spec: str, auxiliary: Images, seed: int, *, course: bool
 ) -> tuple[Attempt, Tensor] | Examination:

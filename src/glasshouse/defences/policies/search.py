@@ -7,41 +7,26 @@ paired.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from glasshouse.data.dataset import Dataset
-from glasshouse.data.images import Images
 from glasshouse.defences.policies.accuracy_score import AccuracyScore, accuracy_score
 from glasshouse.defences.policies.candidates import draw_policies
+from glasshouse.defences.policies.material import Material, prepare
 from glasshouse.defences.policies.policy import Policy, parse_policy
 from glasshouse.defences.policies.privacy_score import Precision, image_scores
 from glasshouse.errors import BadInput
-from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
-from glasshouse.learning.fit import fit
-from glasshouse.learning.layout import read_vector, write_vector
-from glasshouse.learning.recipe import Recipe
-from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
+from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.learning.shared import Shared
 from glasshouse.measures.estimate import Estimate, mean
 from glasshouse.progress import Progress
 from glasshouse.runfolder import RunFolder
-from glasshouse.store import is_there, read_tensors, write_tensors
-
-SEMI_TRAINED = 0.1
-"""The share of the training images that the network is trained on."""
-
-RECIPE = Recipe(epochs=15, batch_size=32, lr=0.05, momentum=0.9)
-"""How it is trained: for a quarter of the papers' 60 epochs."""
-
-BATCHES, BATCH = 10, 100
-"""Batches of images that S_acc looks at, and their size before one image of each class is kept."""
 
 RUNGS = (9, 3, 1)
 """The share of the images, one in so many, on which policies are scored at each stage of the search."""
@@ -99,16 +84,6 @@ class Outcome:
     threshold: float
 
 
-@dataclass(frozen=True, eq=False)
-class Material:
-    """What scores are taken with: both networks in eval mode, and disjoint images for each score."""
-
-    untrained: nn.Module
-    semi_trained: nn.Module
-    batches: tuple[Images, ...]
-    images: Images
-
-
 def search(
     dataset: Dataset, model: nn.Module, plan: Plan, folder: RunFolder, engine: Engine, progress: Progress
 ) -> Outcome:
@@ -117,7 +92,7 @@ def search(
     What was scored is kept in `folder`: a search that was stopped goes on with the same numbers.
     """
     policies = draw_policies(plan.candidates, dataset.train.shape, torch_rng(plan.seed, "candidates"))
-    material = engine.share(prepare(dataset, model, plan, folder, progress))
+    material = engine.share(prepare(dataset, model, plan.images, plan.seed, folder, progress))
     stage = _Stage(plan, folder, engine, progress, material)
     accuracy = stage.accuracies([UNTRANSFORMED, *policies])
     # A network that tells even images as they are too little apart must not reject every policy.
@@ -148,42 +123,6 @@ def search(
         len(passing),
         threshold,
     )
-
-
-def prepare(
-    dataset: Dataset, model: nn.Module, plan: Plan, folder: RunFolder, progress: Progress
-) -> Material:
-    """Draw the images, and train the network on a tenth of those for training."""
-    rng = numpy_rng(plan.seed, "images")
-    pool, size = dataset.pool, len(dataset.train)
-    trained_on = max(round(SEMI_TRAINED * size), dataset.train.classes)
-    scored = len(pool) - size if dataset.test is not None else size - trained_on
-    if plan.images > scored:
-        raise BadInput(
-            f"images = {plan.images}: {dataset.name} has {scored} left to score policies on; ask for at most "
-            "that"
-        )
-    training, scoring = dataset.draw([trained_on], [plan.images], rng)
-    batches = tuple(dataset.train[rng.permutation(size)[:BATCH]] for _ in range(BATCHES))
-    file = folder.work / "semi-trained.safetensors"
-    if not is_there(file):
-        with progress.task(f"semi-training on {trained_on} images", 1) as task:
-            seed = derive(plan.seed, "training")
-            vector = fit(laid_out(deepcopy(model)), read_vector(model), pool[training], RECIPE, seed)
-            write_tensors(file, {"vector": vector})
-            task.advance()
-    return Material(
-        _ready(model, read_vector(model)),
-        _ready(model, read_tensors(file)[0]["vector"]),
-        batches,
-        pool[rng.permutation(scoring)],  # so that the first of them are of all classes
-    )
-
-
-def _ready(model: nn.Module, vector: Tensor) -> nn.Module:
-    copy = laid_out(deepcopy(model)).eval()
-    write_vector(copy, vector)
-    return copy
 
 
 def _halve(policies: Sequence[Policy], plan: Plan, stage: "_Stage") -> list[Policy]:

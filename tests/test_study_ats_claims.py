@@ -51,7 +51,7 @@ def attacked(cell, attack, gain, spread=1.0):
     return findings
 
 
-def trained(group="training", data="cifar100", model="convnet-16", accuracy=0.5, **costs):
+def trained(group="training", data="cifar100", model="convnet-16", accuracy=0.75, **costs):
     """The accuracy without a policy, and what each arm costs, within a tenth of a point."""
     head = f"{group}/{data}/{model}"
     findings = [
@@ -128,7 +128,7 @@ def test_what_a_policy_costs_is_open_where_there_is_little_accuracy_to_lose():
     """The papers print 0.78 without a policy."""
     found = verdict([*trained(accuracy=0.3, hybrid=0.0), *table_1()], CLAIMS[4])
     assert found.verdict == "open"
-    assert "less than 50% of the accuracy that the papers print" in found.reason
+    assert "less than 95% of the accuracy that the papers print" in found.reason
 
 
 def test_the_digits_decide_nothing():
@@ -215,7 +215,7 @@ def test_details_are_distorted_if_shallow_layers_lose_more_likeness(shallow, dee
 def test_the_best_five_are_found_or_not(claim, data, found, low, high, expected):
     cell = f"figure-8/{data}/convnet-16/library"
     overlap = row(cell, OVERLAP, found, low=low, high=high, n=24)
-    accuracy = row(cell, ACCURACY, 0.2, low=0.19, high=0.21, chance=0.05)
+    accuracy = row(cell, ACCURACY, 0.3, low=0.26, high=0.34, chance=0.05)
     assert verdict([accuracy, overlap], claim).verdict == expected
     untrained = row(cell, ACCURACY, 0.05, low=0.04, high=0.06, chance=0.05)
     assert verdict([untrained, overlap], claim).verdict == "open"

@@ -38,8 +38,8 @@ def best_five(measured: Measured, claim: str, data: str) -> Verdict:
         overlap = measured.estimate(cell, None, cells.OVERLAP)
         if name != data or overlap is None or accuracy is None:
             continue
-        if (accuracy.low or 0.0) <= (accuracy.chance or 0.0):
-            reasons.append("the semi-trained model is no better than a blind guess")
+        if not reading.accurate(accuracy):
+            reasons.append(UNDERTRAINED)
             continue
         overlaps.append(overlap)
     if not overlaps:

@@ -77,6 +77,11 @@ class SampleGradients:
         who keeps none of them holds the gradients by one, beside the batch's activations. Large sets should
         come in batches.
         """
+        for name, part in self.pieces(x, y):
+            yield name, part.gradients() if isinstance(part, LayerUse) else part
+
+    def pieces(self, x: Tensor, y: Tensor) -> "Iterator[tuple[str, Tensor | LayerUse]]":
+        """The same, with what makes the gradients in their place where that is one use of a layer."""
         if not self._tried:
             self._try(x[:TRIED], y[:TRIED])
             self._tried = len(x) > 1  # with one sample nothing can be taken for another's
@@ -105,9 +110,11 @@ class SampleGradients:
             return
         expected = torch.autograd.grad(total, parameters, retain_graph=True, materialize_grads=True)
         length = torch.stack([part.float().norm() for part in expected]).norm()
-        gradients = dict(self._by_layers(uses, losses))
+        pieces = dict(self._by_layers(uses, losses))
         for name, part in zip(self._owners, expected):
-            weighted = torch.tensordot(weights.to(gradients[name].dtype), gradients[name], 1)
+            piece = pieces[name]
+            gradients = piece.gradients() if isinstance(piece, LayerUse) else piece
+            weighted = torch.tensordot(weights.to(gradients.dtype), gradients, 1)
             if not (weighted - part).norm() <= AGREEMENT * length:
                 self._owners = {}
 
@@ -122,8 +129,8 @@ class SampleGradients:
             answers = network(x)
         return self._loss(answers.float() if answers.dtype == torch.bfloat16 else answers, y)
 
-    def _by_layers(self, uses: "list[_Use]", losses: Tensor) -> Iterator[Named]:
-        """The gradients by the tensors of known layers."""
+    def _by_layers(self, uses: "list[_Use]", losses: Tensor) -> "Iterator[tuple[str, Tensor | LayerUse]]":
+        """The gradients by the tensors of known layers, or the one use that makes them."""
         edges = [use.edge for use in uses if use.edge is not None]
         found = iter(torch.autograd.grad(losses.sum(), edges, allow_unused=True) if edges else ())
         pairs: dict[nn.Module, list[tuple[Tensor, Tensor]]] = {}
@@ -132,11 +139,14 @@ class SampleGradients:
             if d is not None:
                 pairs.setdefault(use.layer, []).append((use.input, d))
         for name, owners in self._owners.items():
+            made = [LayerUse(layer, kind, *pair) for layer, kind in owners for pair in pairs.get(layer, ())]
+            if len(made) == 1:
+                yield name, made[0]
+                continue
             parameter = self._parameters[name]
             total = parameter.new_zeros(()).expand(len(losses), *parameter.shape)
-            parts = (derivative(layer, kind, a, d) for layer, kind in owners for a, d in pairs.get(layer, ()))
-            for number, part in enumerate(parts):
-                total = part if number == 0 else total + part
+            for use_of_layer in made:
+                total = total + use_of_layer.gradients()
             yield name, total
 
     def _by_functions(self, names: list[str], x: Tensor, y: Tensor) -> Iterator[Named]:
@@ -155,6 +165,23 @@ class SampleGradients:
         except RuntimeError:  # control flow by values, or an operation without a rule for batches
             alone = [grad(loss)(chosen, image, label) for image, label in zip(x, y)]
             yield from ((name, torch.stack([one[name] for one in alone])) for name in names)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerUse:
+    """One use of a layer: its `input`, shape (N, ...), and the derivatives by its output, shape (N, ...).
+
+    With the `kind` of a tensor, weight or bias, they make its gradients.
+    """
+
+    layer: nn.Module
+    kind: str
+    input: Tensor
+    derivative: Tensor
+
+    def gradients(self) -> Tensor:
+        """Those of each sample by the tensor, shape (N, *its own)."""
+        return derivative(self.layer, self.kind, self.input, self.derivative)
 
 
 @dataclass(frozen=True, eq=False)

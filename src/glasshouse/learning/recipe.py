@@ -27,7 +27,9 @@ class Recipe:
     to a tenth after 3/8, 5/8 and 7/8 of the run. With the `precision` "bfloat16" the forward and backward
     passes round to it, which is faster on some CPUs; parameters and their steps stay in float32. In the
     `mode` "eval" nothing is dropped out and batch norm goes by its running statistics, which stay as they
-    are, as in fine-tuning with frozen statistics.
+    are, as in fine-tuning with frozen statistics. A share `label_smoothing` of every target is spread evenly
+    over all classes; with `mix_up` above 0 the images of a batch and their targets are mixed in pairs, by
+    weights drawn from Beta(`mix_up`, `mix_up`).
     """
 
     epochs: int = 1
@@ -40,6 +42,8 @@ class Recipe:
     precision: Literal["float32", "bfloat16"] = "float32"
     mode: Literal["train", "eval"] = "train"
     nesterov: bool = False
+    label_smoothing: float = 0.0
+    mix_up: float = 0.0
 
     def __post_init__(self) -> None:
         _require("epochs", self.epochs, self.epochs >= 1, "at least 1")
@@ -49,6 +53,8 @@ class Recipe:
         _require("momentum", self.momentum, self.optimiser == "sgd" or not self.momentum, "0 with adam")
         _require("nesterov", self.nesterov, self.momentum > 0 or not self.nesterov, "False without momentum")
         _require("weight_decay", self.weight_decay, self.weight_decay >= 0, "at least 0")
+        _require("label_smoothing", self.label_smoothing, 0 <= self.label_smoothing < 1, "in [0, 1)")
+        _require("mix_up", self.mix_up, math.isfinite(self.mix_up) and self.mix_up >= 0, "at least 0")
 
     def batch(self, samples: int) -> int:
         """The batch size on a data set of `samples` images."""

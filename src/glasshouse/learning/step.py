@@ -2,21 +2,48 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from glasshouse.errors import BadInput
+from glasshouse.learning.recipe import Recipe
 
-BatchLoss = Callable[[Tensor, Tensor], Tensor]
-"""The mean loss on images of shape (B, C, H, W) with labels (B,): cross-entropy and all that steps add."""
+
+class BatchLoss(Protocol):
+    """The mean loss of a batch: cross-entropy, which is all where it is `plain`, and what steps add."""
+
+    @property
+    def plain(self) -> bool: ...
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """That of images of shape (B, C, H, W) with labels (B,)."""
+        ...
 
 
 class Step:
     """Plain training. A subclass overrides what it changes; several of them `compose`.
 
-    `rng` is the training run's generator for all that its steps draw.
+    `rng` is the training run's generator for all that its steps draw. A step that is `per_sample` computes
+    the gradient of a batch from those of its samples.
     """
+
+    per_sample: ClassVar[bool] = False
+
+    def started(self, model: nn.Module, samples: int, recipe: Recipe) -> "Step":
+        """The step for one training run on `samples` images."""
+        return self
+
+    @property
+    def public_size(self) -> int | None:
+        """By how many samples each is drawn into a batch by itself; null: batches are shuffled."""
+        return None
+
+    @property
+    def adds_loss(self) -> bool:
+        """Whether the loss is more than cross-entropy."""
+        return type(self).loss is not Step.loss
 
     def prepare(self, model: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
         """The images to learn from in place of `x`, shape (B, C, H, W).
@@ -43,6 +70,12 @@ class Step:
 PLAIN = Step()
 
 
+def computes_gradient(step: Step) -> bool:
+    """Whether `step`, once it is started, computes the gradient of a batch in a way of its own."""
+    parts = step.steps if isinstance(step, _Composed) else (step,)
+    return any(part.per_sample or type(part).backward is not Step.backward for part in parts)
+
+
 @dataclass(frozen=True)
 class Transform(Step):
     """Replaces the images of each batch by `change(x, rng)`, whatever the model and the labels."""
@@ -57,7 +90,7 @@ def compose(*steps: Step) -> Step:
     """One step that does what all `steps` do, in their order; only one of them may override `backward`."""
     parts = [part for step in steps for part in (step.steps if isinstance(step, _Composed) else (step,))]
     changing = tuple(part for part in parts if type(part) is not Step)
-    computing = [type(part).__name__ for part in changing if type(part).backward is not Step.backward]
+    computing = [type(part).__name__ for part in changing if computes_gradient(part)]
     if len(computing) > 1:
         raise BadInput(
             f"{' and '.join(computing)} both compute the gradient of a batch, which only one can; "
@@ -69,6 +102,17 @@ def compose(*steps: Step) -> Step:
 @dataclass(frozen=True)
 class _Composed(Step):
     steps: tuple[Step, ...]
+
+    def started(self, model: nn.Module, samples: int, recipe: Recipe) -> Step:
+        return _Composed(tuple(step.started(model, samples, recipe) for step in self.steps))
+
+    @property
+    def public_size(self) -> int | None:
+        return next((step.public_size for step in self.steps if step.public_size is not None), None)
+
+    @property
+    def adds_loss(self) -> bool:
+        return any(step.adds_loss for step in self.steps)
 
     def prepare(self, model: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
         for step in self.steps:

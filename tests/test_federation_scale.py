@@ -1,6 +1,5 @@
 """What many clients send is streamed to disk, mapped where it is read, and kept only for attacks that ask."""
 
-import dataclasses
 import errno
 import json
 import pickle
@@ -14,6 +13,7 @@ import pytest
 import torch
 from conftest import make_images, make_model, make_plain_model, make_split
 from safetensors import safe_open
+from timeless import timeless
 
 from glasshouse import audit
 from glasshouse.access import AggregateAccess, QueryAccess, UpdateAccess
@@ -192,7 +192,7 @@ def audited(folder, *attacks):
         workers=1,
         quiet=True,
     )
-    return [dataclasses.replace(finding, seconds=None) for finding in results.findings]
+    return timeless(results.findings)
 
 
 @pytest.mark.parametrize(

@@ -250,15 +250,21 @@ def test_online_shadows_see_half_of_the_candidates_and_no_auxiliary_image(tmp_pa
     assert "of the records in question themselves" in shadows.described
 
 
-def test_shadows_of_a_defended_target_are_undefended_unless_adaptive(tmp_path, engine, trained):
-    shadowing, _ = shadowing_of(tmp_path / "plain", engine)
-    plain = shadowing.offline("none")
-    assert shadowing.offline("clipping(norm=0.01)") is plain
+def test_shadows_of_a_defended_target_are_undefended_unless_they_are_asked_for_as_defended(
+    tmp_path, engine, trained
+):
+    shadowing, _ = shadowing_of(tmp_path, engine, adaptive_shadows=3)
+    source = shadowing.under("clipping(norm=0.01)")
+    plain = source("shadows")
+    assert shadowing.under("none")("defended_shadows") is plain
     assert len(trained) == 4
-    adaptive, _ = shadowing_of(tmp_path / "adaptive", engine, adaptive=True)
-    defended = adaptive.offline("clipping(norm=0.01)")
-    assert len(trained) == 8
-    assert not (defended.auxiliary.logits == plain.auxiliary.logits).any()
+    defended = source("defended_shadows")
+    assert source("defended_shadows") is defended
+    assert len(trained) == 4 + 3
+    assert len(defended) == 3
+    assert not (defended.auxiliary.logits == plain.auxiliary.logits[:3]).any()
+    np.testing.assert_array_equal(defended.auxiliary.inside, plain.auxiliary.inside[:3])
+    assert defended.described.startswith("3 shadow models")
     assert "under clipping(norm=0.01)" in defended.described
     assert "under" not in plain.described
 

@@ -1,7 +1,10 @@
 """The clients' side of a round: train, defend, send, in the engine's workers; and what comes of it."""
 
+import dataclasses
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +13,14 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
+from glasshouse.errors import BadInput
+from glasshouse.federation.canaries import CanaryClients
 from glasshouse.federation.rows import RowWriter
 from glasshouse.federation.strategies.strategy import LocalTask, Strategy, Tensors, byte_count
 from glasshouse.federation.updates import Delivery, Row, StoredUpdate, Update, weighted_sum
 from glasshouse.learning.evaluate import accuracy
 from glasshouse.learning.fit import fit
-from glasshouse.learning.layout import Layout, write_vector
+from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.learning.shared import Shared
@@ -36,6 +41,7 @@ class Population:
     recipe: Recipe
     strategy: Strategy
     defences: Stack
+    canaries: CanaryClients | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +60,11 @@ class RoundInputs:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A few clients of one round, for one worker; their single updates are sent, or the sum of them."""
+    """A few clients of one round, for one worker; their single updates are sent, or the sum of them.
+
+    In the sum they weigh by their samples, or all the `equal`. With `shares`, each adds its part of the noise
+    that so many of them make.
+    """
 
     population: Shared
     inputs: Shared
@@ -62,6 +72,8 @@ class Block:
     samples: int
     seed: int
     keep_updates: bool
+    equal: bool = False
+    shares: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +81,8 @@ class BlockResult:
     """What the clients of a block send, or the weighted sum of it, and what they report.
 
     A row of `deltas` is the change of the model, shape (P,), followed by what else the strategy sums. Clients
-    that refused the model are not among `clients`, but in `refused`, with their reason.
+    that refused the model are not among `clients`, but in `refused`, with their reason. `seconds` are those
+    of a core that it took.
     """
 
     deltas: np.ndarray
@@ -78,19 +91,21 @@ class BlockResult:
     accuracies: tuple[float, ...]
     reports: dict[int, Tensors]
     kept: dict[int, Tensors]
+    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """A round's delivery, the mean accuracy of the participants' models, and what the participants keep.
 
-    `bytes` is what one client sends, on average.
+    `bytes` is what one client sends, on average; `seconds` are those of a core that clients and channel took.
     """
 
     delivery: Delivery
     accuracy: float | None
     kept: dict[int, Tensors]
     bytes: int
+    seconds: float
 
 
 class Replies:
@@ -100,6 +115,7 @@ class Replies:
         self.clients: list[int] = []
         self.reports: dict[int, Tensors] = {}
         self.refused: dict[int, str] = {}
+        self.seconds = 0.0
         self._kept: dict[int, Tensors] = {}
         self._accuracies: list[float] = []
 
@@ -111,6 +127,7 @@ class Replies:
             self._kept |= result.kept
             self.refused |= result.refused
             self._accuracies += result.accuracies
+            self.seconds += result.seconds
             if result.clients:
                 yield torch.from_numpy(result.deltas)
 
@@ -129,18 +146,50 @@ class Replies:
             rows = writer.finish()
         return [StoredUpdate(k, sizes[k], Row(rows, place)) for place, k in enumerate(self.clients)]
 
+    def separated(self, delivery: Delivery, length: int) -> Delivery:
+        """The delivery with the change of the model, `length` entries, apart from what else is summed."""
+        summed = delivery.mean[length:] if len(delivery.mean) > length else None
+        updates = delivery.updates
+        if updates is not None and summed is not None:
+            updates = tuple(update.first(length) for update in updates)
+        reports = {k: self.reports[k] for k in delivery.clients if self.reports[k]}
+        return dataclasses.replace(
+            delivery, mean=delivery.mean[:length], updates=updates, summed=summed, reports=reports
+        )
+
     def outcome(self, delivery: Delivery) -> Outcome:
         """The outcome of the round; clients whose update is not in `delivery` keep what they had before."""
         accuracy = sum(self._accuracies) / len(self._accuracies) if self._accuracies else None
         kept = {k: self._kept[k] for k in delivery.clients if self._kept[k]}
-        sent = {"model": delivery.mean} | ({} if delivery.summed is None else {"summed": delivery.summed})
+        plain = {"model": delivery.mean} | ({} if delivery.summed is None else {"summed": delivery.summed})
+        sent = byte_count(plain) if delivery.protocol_up is None else delivery.protocol_up
         reported = [byte_count(report) for report in delivery.reports.values()]
         mean_report = sum(reported) // max(1, len(reported))
-        return Outcome(delivery, accuracy, kept, byte_count(sent) + mean_report)
+        return Outcome(delivery, accuracy, kept, sent + mean_report, self.seconds)
+
+
+def check_clients(clients: Sequence[int], apart: Mapping[int, Tensor], count: int) -> None:
+    """Refuse an exchange with no client, with clients that do not exist, or with one client twice."""
+    if not len(clients):
+        raise BadInput("clients is empty; an exchange needs at least one of them")
+    unknown = [client for client in clients if client not in range(count)]
+    if unknown:
+        raise BadInput(f"client {unknown[0]} does not exist; the federation's clients are 0 to {count - 1}")
+    if len(set(clients)) < len(clients):
+        twice = next(client for client in clients if list(clients).count(client) > 1)
+        raise BadInput(f"client {twice} is named more than once; name every client of an exchange once")
+    outsiders = [client for client in apart if client not in set(clients)]
+    if outsiders:
+        raise BadInput(
+            f"client {outsiders[0]} gets a model of its own (apart) but takes no part in the exchange; "
+            "add it to clients"
+        )
 
 
 def train_block(block: Block) -> BlockResult:
     """Train the clients of `block`."""
+    _warm_up()
+    began = time.process_time()
     population: Population = block.population.get()
     inputs: RoundInputs = block.inputs.get()
     received = {k: torch.from_numpy(inputs.apart.get(k, inputs.model)) for k in block.clients}
@@ -152,13 +201,13 @@ def train_block(block: Block) -> BlockResult:
 
     def updates() -> Iterator[Update]:
         for client in willing:
-            task = _local_task(population, inputs, received[client], client, block.seed, accuracies)
+            task = _local_task(population, inputs, received[client], client, block, accuracies)
             with torch.no_grad():
                 reports[client] = population.strategy.report(task.module.eval(), task.images)
             reply = population.strategy.train(task)
             kept[client] = reply.kept
             row = reply.delta if reply.summed is None else torch.cat([reply.delta, reply.summed])
-            yield Update(client, len(task.images), row)
+            yield Update(client, 1 if block.equal else len(task.images), row)
 
     if not willing:
         deltas = NOTHING
@@ -166,7 +215,17 @@ def train_block(block: Block) -> BlockResult:
         deltas = _table(updates(), len(willing))
     else:
         deltas = weighted_sum(updates(), block.samples)
-    return BlockResult(deltas.numpy(), willing, refused, tuple(accuracies), reports, kept)
+    seconds = time.process_time() - began
+    return BlockResult(deltas.numpy(), willing, refused, tuple(accuracies), reports, kept, seconds)
+
+
+@cache
+def _warm_up() -> None:
+    """Train a tiny network: what torch loads at the first step of a process is no cost of any training."""
+    with torch.random.fork_rng(devices=[]):
+        network = nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU(), nn.Flatten(), nn.Linear(1, 2))
+    images = Images(torch.zeros(2, 1, 3, 3), torch.tensor([0, 1]), 2)
+    fit(network, read_vector(network), images, Recipe(), seed=0)
 
 
 def _table(updates: Iterable[Update], count: int) -> Tensor:
@@ -189,21 +248,36 @@ def _refusal(population: Population, received: Tensor) -> str | None:
 
 
 def _local_task(
-    population: Population, inputs: RoundInputs, sent: Tensor, client: int, seed: int, accuracies: list[float]
+    population: Population,
+    inputs: RoundInputs,
+    sent: Tensor,
+    client: int,
+    block: Block,
+    accuracies: list[float],
 ) -> LocalTask:
     """The client's part of the round; its `fit` adds the accuracy of the trained model to `accuracies`."""
     recipe = population.strategy.local(population.recipe)
     pool: Images = population.pool.get()
     images = pool[population.clients[client]]
+    seed, defences = block.seed, population.defences
     client_seed = derive(seed, "client", client)
 
-    def fitted(step: Step) -> Tensor:
-        defended = compose(step, population.defences.training())
+    def change(step: Step) -> Tensor:
+        if population.canaries is not None and client in population.canaries:
+            return population.canaries.update(client, population.layout)
+        defended = compose(step, defences.training())
         trained = fit(population.model, sent, images, recipe, client_seed, defended)
         if len(population.local_test):
             accuracies.append(accuracy(population.model, pool[population.local_test]))
+        return trained - sent
+
+    def fitted(step: Step) -> Tensor:
         rng = torch_rng(seed, "client", client, "defence")
-        return population.defences.on_update(trained - sent, population.layout, rng)
+        update = defences.on_update(change(step), population.layout, rng)
+        if block.shares is None:
+            return update
+        rng = torch_rng(seed, "client", client, "noise share")
+        return defences.on_masking(update, population.layout, rng, block.shares)
 
     write_vector(population.model, sent)
     kept = inputs.kept.get(client, {})

@@ -19,8 +19,9 @@ from glasshouse.store import read_tensors, write_tensors
 class Round:
     """The numbers of one round; an accuracy is null where no model of its kind was scored.
 
-    `down` and `up` are the bytes that travel to and from one client as plain numbers, without masks, headers
-    and the messages that set up a protocol.
+    `down` and `up` are the bytes that travel to and from one client on average: plain numbers without
+    headers, or, through the channel "secure", its masked numbers, keys and shares. `seconds` are those of a
+    core that clients, channel and server took for it, without the tests.
     """
 
     number: int
@@ -29,6 +30,8 @@ class Round:
     acc_local: float | None
     down: int = 0
     up: int = 0
+    acc_held_out: float | None = None
+    seconds: float = dataclasses.field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +55,12 @@ class History:
     rounds: tuple[Round, ...] = ()
     memory: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
     kept: Mapping[int, Mapping[str, Tensor]] = dataclasses.field(default_factory=dict)
+
+    def at_rest(self, patience: int) -> bool:
+        """Whether the last `patience` rounds brought nothing better on held-out images than those before."""
+        reached = [row.acc_held_out or 0.0 for row in self.rounds]
+        before, late = reached[:-patience], reached[-patience:]
+        return bool(before) and max(late) <= max(before)
 
 
 class Record:

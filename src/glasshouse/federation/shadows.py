@@ -19,6 +19,7 @@ from glasshouse.data.partitions import partition as divide
 from glasshouse.data.split import Split
 from glasshouse.defences import make_defences, split_defences
 from glasshouse.errors import BadInput, Fault
+from glasshouse.federation.channels.channel import Plain
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.learning.cpu import laid_out
@@ -37,7 +38,11 @@ NO_IMAGES = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How a model is trained: in a federation of `clients`, or in one place where there is one."""
+    """How a model is trained: in a federation of `clients`, or in one place where there is one.
+
+    It goes on for exactly `rounds`, whatever the defences plan, and its updates are summed in the clear:
+    nobody looks at a shadow's updates.
+    """
 
     recipe: Recipe
     rounds: int = 1
@@ -52,7 +57,8 @@ class Training:
         where = "in one place" if self.clients == 1 else f"as federations of {self.clients} clients"
         by = "" if self.strategy == "fedavg" else f" by {self.strategy}"
         under = "" if self.defences == "none" else f" under {self.defences}"
-        return f"{where}{by} for {self.rounds} x {self.recipe.epochs} epochs{under}"
+        epochs = make_defences(self.defences).recipe(self.recipe).epochs
+        return f"{where}{by} for {self.rounds} x {epochs} epochs{under}"
 
 
 def log_odds(log_probabilities: np.ndarray, y: Tensor) -> np.ndarray:
@@ -255,7 +261,8 @@ def _train(job: _Job) -> np.ndarray:
         defences=make_defences(training.defences),
         seed=job.seed,
     )
-    history = federation.run(job.start, Plan(rounds=training.rounds, fraction=training.fraction))
+    plan = Plan(rounds=training.rounds, fraction=training.fraction)
+    history = federation.through(Plain()).run(job.start, plan)
     write_vector(setup.model, history.vector)
     answers: np.ndarray = predict(setup.model, pool.x).numpy()
     return answers

@@ -1,7 +1,7 @@
 """What travels in a round: each client's update, and what the server sees of them."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,10 @@ class Update:
     def first(self, length: int) -> "Update":
         """The update without what lies beyond the first `length` entries."""
         return Update(self.client, self.samples, self.delta[:length])
+
+    def of(self, samples: int) -> "Update":
+        """The same update, said to be of `samples`."""
+        return Update(self.client, samples, self.delta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +68,19 @@ class StoredUpdate(Update):
         row = dataclasses.replace(self.row, length=length) if isinstance(self.row, Row) else self.row[:length]
         return StoredUpdate(self.client, self.samples, row)
 
+    def of(self, samples: int) -> Update:
+        return StoredUpdate(self.client, samples, self.row)
+
 
 @dataclass(frozen=True, eq=False)
 class Delivery:
     """What the channel hands to the server after a round.
 
-    `mean` is the sum of the clients' deltas weighted by N_k / N, shape (P,); `updates` the single ones,
-    where the channel shows them. Where the strategy asks for more, `summed` is the mean of what else clients
-    send to be summed, weighted in the same way, and `reports` what each client reports.
+    `mean` is the sum of the clients' deltas weighted by N_k / N, or by one over a number that does not depend
+    on who took part, shape (P,); `updates` the single ones, where the channel shows them. Where the strategy
+    asks for more, `summed` is the mean of what else clients send to be summed, weighted in the same way, and
+    `reports` what each client reports. A channel that is a protocol counts the bytes that a client sent in
+    it, on average, in `protocol_up`, and those that it received in `protocol_down`.
     """
 
     mean: Tensor
@@ -80,6 +89,21 @@ class Delivery:
     updates: tuple[Update, ...] | None = None
     summed: Tensor | None = None
     reports: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
+    protocol_up: int | None = None
+    protocol_down: int = 0
+
+    def divided(self, divisor: int, sizes: Sequence[int]) -> "Delivery":
+        """That of clients who weighed the same: their sum over `divisor` in the place of their mean.
+
+        A client has as many samples as `sizes` says.
+        """
+        updates = self.updates
+        return dataclasses.replace(
+            self,
+            mean=self.mean * (len(self.clients) / divisor),
+            samples=sum(sizes[client] for client in self.clients),
+            updates=updates and tuple(update.of(sizes[update.client]) for update in updates),
+        )
 
 
 def check_stored(updates: Iterable[Update]) -> None:

@@ -29,6 +29,10 @@ class Channel(ABC):
         """Whether some of the clients' updates are lost."""
         return False
 
+    def fewest(self, clients: int) -> int:
+        """How many updates of `clients` a sum has at least, if as many drop out as the channel expects."""
+        return 1
+
     @abstractmethod
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
         """What the server receives of `updates`; all that is drawn follows from `seed`.
@@ -72,6 +76,9 @@ class Ideal(Channel):
     """The exact sum arrives and nothing else: secure aggregation without its masks and quantisation."""
 
     shows_updates = False
+
+    def fewest(self, clients: int) -> int:
+        return clients
 
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
         return Delivery(*_totals(updates))
@@ -139,6 +146,11 @@ def check_updates(updates: Iterable[Update]) -> tuple[dict[int, int], torch.Size
     if samples and not any(samples.values()):
         raise BadInput("no client has any samples to weigh its update by; give at least one")
     return samples, shape, dtype
+
+
+def staying(clients: int, before: float) -> int:
+    """How many of `clients` send their masked vector where a share `before` of them drops out first."""
+    return clients - math.floor(before * clients + 0.5)
 
 
 def draw_dropouts(

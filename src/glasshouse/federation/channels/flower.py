@@ -19,6 +19,7 @@ from glasshouse.federation.channels.channel import (
     check_dropouts,
     check_updates,
     draw_dropouts,
+    staying,
 )
 from glasshouse.federation.secagg.messages import needed
 from glasshouse.federation.secagg.ring import Ring, narrow_clients
@@ -52,6 +53,9 @@ class FlowerSecAgg(Channel):
         if self.neighbours is not None and (self.neighbours < 3 or self.neighbours % 2 == 0):
             raise BadInput(f"neighbours = {self.neighbours} is out of range; give an odd number from 3")
         check_dropouts(self.dropout_before, self.dropout_after)
+
+    def fewest(self, clients: int) -> int:
+        return staying(clients, self.dropout_before)
 
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
         self._check(updates)

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -15,10 +15,11 @@ from glasshouse.federation.channels.channel import (
     check_dropouts,
     check_updates,
     draw_dropouts,
+    staying,
 )
 from glasshouse.federation.secagg.client import Client
 from glasshouse.federation.secagg.graph import enough_neighbours, guarantee
-from glasshouse.federation.secagg.messages import Refused, Terms, needed
+from glasshouse.federation.secagg.messages import Refused, Terms, needed, wire_bytes
 from glasshouse.federation.secagg.ring import Ring, Words, narrow_clients
 from glasshouse.federation.secagg.server import Server
 from glasshouse.federation.secagg.sharing import MOST_HOLDERS
@@ -35,6 +36,25 @@ class MaskedDelivery(Delivery):
     """The sum, and how many entries of all clients together were clipped; single counts are masked too."""
 
     clipped: int = 0
+
+
+@dataclass
+class Traffic:
+    """Counts the bytes that all clients of a round send and receive."""
+
+    up: int = 0
+    down: int = 0
+
+    def sent(self, messages: Iterable[Answer]) -> Iterator[Answer]:
+        """The messages of clients, counted as they come."""
+        for message in messages:
+            self.up += wire_bytes(message)
+            yield message
+
+    def received(self, message: Answer) -> Answer:
+        """A message for one client, counted."""
+        self.down += wire_bytes(message)
+        return message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +91,9 @@ class Secure(Channel):
             )
         check_dropouts(self.dropout_before, self.dropout_after)
 
+    def fewest(self, clients: int) -> int:
+        return staying(clients, self.dropout_before)
+
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
         if len(updates) < 2:
             raise RoundFailed(
@@ -83,21 +106,31 @@ class Secure(Channel):
         terms = self._terms(samples, shape[0], neighbours)
         server = Server(terms, neighbours, seed)
         clients = {name: Client(name, count, terms) for name, count in samples.items()}
+        wire = Traffic()
 
-        server.collect(client.advertise() for client in clients.values())
-        server.route(_willing(server, server.keys, lambda name: clients[name].share(server.directory(name))))
+        server.collect(wire.sent(client.advertise() for client in clients.values()))
+        shared = _willing(
+            server, server.keys, lambda name: clients[name].share(wire.received(server.directory(name)))
+        )
+        server.route(wire.sent(shared))
         present = server.sharing.keys() - before
         sending = (update for update in updates if update.client in present)
-        for masked in _willing(
+        masked_vectors = _willing(
             server,
             sending,
-            lambda update: clients[update.client].mask(server.inbox(update.client), update.delta),
-        ):
+            lambda update: clients[update.client].mask(
+                wire.received(server.inbox(update.client)), update.delta
+            ),
+        )
+        for masked in wire.sent(masked_vectors):
             server.add(masked)
         server.close()
         staying = (name for name in server.masked if name not in after)
-        answers = _willing(server, staying, lambda name: clients[name].reveal(server.request(name)))
-        return self._delivery(server.unmask(answers), server, samples, dtype)
+        answers = _willing(
+            server, staying, lambda name: clients[name].reveal(wire.received(server.request(name)))
+        )
+        delivery = self._delivery(server.unmask(wire.sent(answers)), server, samples, dtype)
+        return replace(delivery, protocol_up=wire.up // len(samples), protocol_down=wire.down // len(samples))
 
     def neighbours_among(self, clients: int) -> int | None:
         """How many neighbours each of `clients` has; None: all the others."""

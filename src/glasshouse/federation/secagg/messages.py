@@ -1,13 +1,17 @@
 """What travels between the clients and the server in one round of secure aggregation."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from glasshouse.federation.secagg.ring import Ring, Words
 
 SEALED_BYTES = 48  # two shares and the tag of their encryption
 COMMITMENT_BYTES = 64  # to one holder's two shares
+NAME_BYTES = 4  # of a client's number
 
 
 class Refused(Exception):
@@ -85,6 +89,21 @@ class Revealed:
     client: int
     seeds: Mapping[int, bytes]
     keys: Mapping[int, bytes]
+
+
+def wire_bytes(message: object) -> int:
+    """The bytes of a message: 4 for each client's name, and its keys, shares and vectors as they are."""
+    if isinstance(message, bytes):
+        return len(message)
+    if isinstance(message, np.ndarray):
+        return message.nbytes
+    if isinstance(message, Mapping):
+        return sum(NAME_BYTES + wire_bytes(entry) for entry in message.values())
+    if isinstance(message, tuple | list):
+        return sum(map(wire_bytes, message))
+    if dataclasses.is_dataclass(message):
+        return sum(wire_bytes(getattr(message, field.name)) for field in dataclasses.fields(message))
+    return NAME_BYTES
 
 
 def needed(clients: int, share: float) -> int:

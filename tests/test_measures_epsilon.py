@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from glasshouse.measures.epsilon import _fair_coins, epsilon_lower_bound
+from glasshouse.measures.epsilon import epsilon_lower_bound, fair_coins
 
 
 def randomised_response(rng, member, eps):
@@ -54,7 +54,7 @@ def test_scores_that_point_the_wrong_way_bound_nothing():
 def test_the_balanced_part_holds_as_many_members_as_fair_coins_would(inside, outside):
     rng = np.random.default_rng(0)
     member = np.arange(inside + outside) < inside
-    kept = [_fair_coins(member * 1.0, member, rng)[1] for _ in range(2000)]
+    kept = [fair_coins(member * 1.0, member, rng)[1] for _ in range(2000)]
     (size,) = {len(part) for part in kept}
     counts = [int(part.sum()) for part in kept]
     assert np.mean(counts) == pytest.approx(size / 2, rel=0.02)

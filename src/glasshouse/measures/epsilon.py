@@ -26,9 +26,9 @@ def epsilon_lower_bound(scores: np.ndarray, member: np.ndarray, rng: np.random.G
     epsilon is that of replacing a record: at most twice that of adding or removing one. `n` counts the
     records used.
     """
-    scores, member = _fair_coins(scores, member, rng)
-    right_high, right_low = _right_guesses(scores, member, rng)
-    grid = _numbers_of_guesses(len(scores) // 2)
+    scores, member = fair_coins(scores, member, rng)
+    right_high, right_low = right_guesses(scores, member, rng)
+    grid = numbers_of_guesses(len(scores) // 2)
     tail = (1 - LEVEL - BALANCING_ERROR) / max(1, len(grid))
     shares = [clopper_pearson(int(right_high[r - 1] + right_low[r - 1]), 2 * r, tail)[0] for r in grid]
     share = max([0.5, *shares])
@@ -36,7 +36,7 @@ def epsilon_lower_bound(scores: np.ndarray, member: np.ndarray, rng: np.random.G
     return Estimate(bound, bound, None, len(scores), ONE_SIDED)
 
 
-def _fair_coins(
+def fair_coins(
     scores: np.ndarray, member: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """A random part of the records in which membership is as if a fair coin had decided each.
@@ -59,7 +59,7 @@ def _fair_coins(
     return scores[kept], member[kept]
 
 
-def _right_guesses(
+def right_guesses(
     scores: np.ndarray, member: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """How many of the r highest are members and of the r lowest non-members, for every r from 1."""
@@ -67,10 +67,10 @@ def _right_guesses(
     return np.cumsum(rising[::-1]), np.cumsum(~rising)
 
 
-def _numbers_of_guesses(most: int) -> list[int]:
+def numbers_of_guesses(most: int) -> list[int]:
     """Guesses per side: from all, halving, down to the fewest whose full success could still say something.
 
-    >>> _numbers_of_guesses(100)
+    >>> numbers_of_guesses(100)
     [100, 50, 25, 12, 6]
     """
     return [most >> halvings for halvings in range(most.bit_length()) if most >> halvings >= 5]

@@ -14,6 +14,7 @@ from glasshouse.defences.defence import Stack
 from glasshouse.errors import quoted
 from glasshouse.evidence import KINDS
 from glasshouse.evidence.evidence import Evidence
+from glasshouse.federation.canaries import Directions
 from glasshouse.federation.shadows import Shadows
 
 if TYPE_CHECKING:
@@ -21,8 +22,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KNOWLEDGE = ("candidates", "auxiliary", "labels", "shadows", "online_shadows", "defence")
+KNOWLEDGE = ("candidates", "auxiliary", "labels", "shadows", "online_shadows", "defence", "directions")
 """What an attack may ask to know."""
+
+SHADOWS = ("shadows", "online_shadows")
+"""Of these, the shadow models."""
+
+DEFENDED = "defended_"
+"""Stands before the kind of shadow models that are trained under the defences that the clients use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +41,8 @@ class Knowledge:
     trained on half of them. `labels` counts, by the number of each client, its images of each class, shape
     (classes,). A `surrogate`, an autoencoder of the auxiliary images, is granted where the case
     holds one, whether or not the attack asks. `defence` are the clients' defences with their settings, made
-    anew for the attack: what they drew at random nobody is told.
+    anew for the attack: what they drew at random nobody is told. `directions` are those of canary clients,
+    without the signs that they were sent with.
     """
 
     candidates: Images | None = None
@@ -45,6 +53,7 @@ class Knowledge:
     surrogate: "Surrogate | None" = None
     labels: Mapping[int, np.ndarray] | None = None
     defence: Stack | None = None
+    directions: Directions | None = None
 
     def described(self) -> tuple[str, ...]:
         """What is granted, in words for a finding."""
@@ -59,6 +68,8 @@ class Knowledge:
             words.append(f"the records in {len(self.batches)} batches of {self.batches.shape[1]}")
         if self.defence is not None and self.defence.defences:
             words.append(f"the defences and their settings, without their random draws: {self.defence}")
+        if self.directions is not None:
+            words.append(f"the directions of {len(self.directions)} canary clients, without their signs")
         if self.surrogate is not None:
             words.append(self.surrogate.described)
         words += [shadows.described for shadows in (self.shadows, self.online_shadows) if shadows is not None]
@@ -135,6 +146,15 @@ def known_to(attack: Attack) -> tuple[str, ...]:
     """What an attack asks to know, of what there is."""
     knows = declared(attack, "knows")
     return tuple(name for name in knows if name in KNOWLEDGE) if isinstance(knows, tuple | list) else ()
+
+
+def shadow_kinds(attack: Attack) -> dict[str, str]:
+    """From the name of the shadow models that an attack asks to know to the kind that it is to be given.
+
+    An attack that is `adaptive` gets those that were trained under the defence.
+    """
+    informed = declared(attack, "adaptive") is True
+    return {name: DEFENDED * informed + name for name in known_to(attack) if name in SHADOWS}
 
 
 def kind_of(attack: Attack) -> type[Evidence] | None:

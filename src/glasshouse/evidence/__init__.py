@@ -11,5 +11,7 @@ KINDS = Registry(
         "disclosure": "glasshouse.evidence.nearness:Nearness",
         "reconstruction": "glasshouse.evidence.reconstruction:Reconstructions",
         "evasion": "glasshouse.evidence.evasion:AdversarialExamples",
+        "canary-records": "glasshouse.evidence.canaries:CanaryRecordScores",
+        "canary-clients": "glasshouse.evidence.canaries:CanaryClientScores",
     },
 )

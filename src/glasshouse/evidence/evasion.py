@@ -62,7 +62,7 @@ FAMILIES = {
         "Can changed images fool the model?",
         "robust-accuracy",
         "can be fooled",
-        "no weakness found",
+        "nothing shown",
     ),
 }
 

@@ -14,6 +14,9 @@ from glasshouse.learning.seeds import numpy_from
 from glasshouse.measures.epsilon import epsilon_lower_bound
 from glasshouse.measures.estimate import Estimate
 from glasshouse.measures.membership import advantage, auc, balanced_accuracy, chance_at_fpr, roc, tpr_at_fpr
+from glasshouse.measures.one_run import one_run_bound
+
+BY_USER = "whole users were drawn as members, not single records"
 
 LOW_RATES = {"1%": 0.01, "0.1%": 0.001, "0.01%": 0.0001}
 """The false positive rates at which true ones are counted."""
@@ -28,6 +31,15 @@ def lopsided(members: int) -> Metric:
         detail=True,
     )
 
+
+EPSILON_DELTA = Metric(
+    "epsilon at delta, lower bound",
+    "shows, with 95% confidence, that a record spends an epsilon of at least {raw} at a small delta",
+    "an attack that learns nothing shows {chance}",
+    leaks="none",  # it holds for a family of mechanisms, and stands beside what an accountant says
+    span=None,
+    detail=True,
+)
 
 METRICS = {
     "auc": Metric(
@@ -72,6 +84,7 @@ METRICS = {
         "an attack that learns nothing shows {chance}",
         span=None,
     ),
+    "epsilon-delta-lower-bound": EPSILON_DELTA,
 }
 
 FAMILIES = {
@@ -103,7 +116,7 @@ class MembershipScores(Evidence):
     families = FAMILIES
 
     def judge(self, question: Question) -> Judgement:
-        """Beside a coin's scores; single records also bound epsilon from below."""
+        """Beside a coin's scores; single records also bound epsilon from below, without and with a delta."""
         member = question.member
         check_numbers("scores", self.scores, len(member))
         check_numbers("decisions", self.decisions, len(member), kinds="b")
@@ -118,15 +131,22 @@ class MembershipScores(Evidence):
             scores.append(Score(f"tpr-at-{name}-fpr", rate, chance_at_fpr(nonmembers, fpr)))
         if question.batches is None:
             scores.append(Score("epsilon", self._epsilon(question), 0.0))
+            scores.append(Score("epsilon-delta-lower-bound", self._epsilon_at_delta(question), 0.0))
         broken_down = question.detailed and question.batches is None
         risks = tuple(self._risks(question)) if broken_down else ()
         return Judgement(tuple(scores), Exhibits(roc=(self._roc(question),), risk=risks))
 
     def _epsilon(self, question: Question) -> Estimate:
         if question.truth.by_user:
-            reason = "whole users were drawn as members, not single records"
-            return Estimate(None, None, None, len(self.scores), reason)
+            return Estimate(None, None, None, len(self.scores), BY_USER)
         return epsilon_lower_bound(self.scores, question.member, numpy_from(question.rng))
+
+    def _epsilon_at_delta(self, question: Question) -> Estimate:
+        if question.truth.by_user:
+            return Estimate(None, None, None, len(self.scores), BY_USER)
+        family, delta = question.record.family, question.record.delta
+        rng = numpy_from(question.rng)
+        return one_run_bound(self.scores, question.member, rng, family=family, delta=delta)
 
     def _roc(self, question: Question) -> Roc:
         fpr, tpr = roc(self.scores, question.member)

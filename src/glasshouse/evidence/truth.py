@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.batches import compose
 from glasshouse.learning.seeds import numpy_rng
+from glasshouse.measures.families import Hypothesis
 
 NOBODY = np.empty(0, dtype=np.int64)
 
@@ -23,7 +25,9 @@ class Truth:
     The `candidates` are members and non-members in an order that tells nothing; `holder`, shape (N,), is the
     number of the client that holds each, -1 for non-members. Evasion attacks start from `test`. `by_user`
     says that whole users, not single records, were drawn as members. `seed` decides which batches are asked
-    about, `noise_seed` the noise that evasion attacks are compared with.
+    about, `noise_seed` the noise that evasion attacks are compared with. Where `canaries` were inserted, each
+    by a fair coin, the candidates are those: records, of which the coin chose one of two, those of the first
+    half or of the second, or clients, of which it chose the sign.
     """
 
     pool: Images
@@ -34,6 +38,7 @@ class Truth:
     by_user: bool = False
     seed: int = 0
     noise_seed: int = 0
+    canaries: Literal["records", "clients"] | None = None
 
     @cached_property
     def label_counts(self) -> np.ndarray:
@@ -57,6 +62,7 @@ class Question:
 
     Where the question is about batches, shape (G, B) of positions in `candidates`, `member` has shape (G,),
     else (N,). Where an answer is `detailed`, it is broken down by client and round, and pictures are shown.
+    Bounds on what a record or a client spends go by the hypotheses about their privacy.
     """
 
     truth: Truth
@@ -68,6 +74,8 @@ class Question:
     rng: torch.Generator
     batches: np.ndarray | None = None
     detailed: bool = True
+    record: Hypothesis = field(default_factory=Hypothesis)
+    client: Hypothesis = field(default_factory=Hypothesis)
 
 
 def about_records(truth: Truth, unit: int, share: float) -> tuple[np.ndarray | None, np.ndarray]:

@@ -38,6 +38,6 @@ class Family:
     question: str
     headline: str
     found: str = "leaks"
-    not_found: str = "no leak found"
+    not_found: str = "nothing shown"
     judges: tuple[str, str] = ("record", "records")
     turns_round: bool = True

@@ -20,11 +20,17 @@ from torch import Tensor
 from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.gates import Gate, find_gate, shut
-from glasshouse.attacks.crafted.saturated_head import decode_growth
+from glasshouse.attacks.crafted.saturated_head import decode_growth, without_smoothing
 from glasshouse.attacks.crafted.singling import SinglingOut
 from glasshouse.attacks.inversion.label_guesses import repeated
 from glasshouse.attacks.inversion.target import Target
-from glasshouse.attacks.inversion.updates import AVERAGED, AttackedUpdate, mean_decay, training_network
+from glasshouse.attacks.inversion.updates import (
+    AVERAGED,
+    MIXED,
+    AttackedUpdate,
+    mean_decay,
+    training_network,
+)
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.errors import BadInput
 from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
@@ -94,6 +100,7 @@ class Eluding(SinglingOut):
             count,
             labels=repeated(whole_counts(counts, count)),
             known=unpolluted(protocol, head, gate),
+            smoothing=protocol.recipe.label_smoothing,
         )
         rebuilt = self.inverted(target, (self.target,), rng)
         online = time.perf_counter() - began
@@ -110,6 +117,8 @@ class Eluding(SinglingOut):
         words = ["2 rounds with the same client, which gets another model than the others"]
         if protocol.recipe.total_steps(held) > 1:
             words.append(AVERAGED)
+        if protocol.recipe.mix_up:
+            words.append(MIXED)
         if held > self.most:
             words.append(f"{self.most} images were sought to explain the gradient of {held}")
         return "; ".join(words)
@@ -136,6 +145,7 @@ def target_labels(protocol: Protocol, head: Head, delta: Tensor, held: int) -> n
     exact = decode_growth(growth, protocol.recipe, held)
     if exact is not None:
         return exact
+    growth = without_smoothing(growth, protocol.recipe, [held])
     counts = np.maximum(growth * held / protocol.recipe.effective_rate(held), 0)
     counts[0] = max(0.0, held - counts[1:].sum())
     return whole_counts(counts, held)

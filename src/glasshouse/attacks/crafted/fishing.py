@@ -27,6 +27,7 @@ from glasshouse.attacks.inversion.target import Target
 from glasshouse.attacks.inversion.updates import (
     AVERAGED,
     COUPLED,
+    MIXED,
     AttackedUpdate,
     BatchNorm,
     frozen_network,
@@ -115,6 +116,7 @@ class Fishing(SinglingOut):
             count=1,
             labels=torch.tensor([label]),
             known=alone.known,
+            smoothing=protocol.recipe.label_smoothing,
         )
         rebuilt = self.inverted(target, alone.clients, rng)
         online = time.perf_counter() - began
@@ -247,6 +249,8 @@ class FishingServer:
             parts.append(AVERAGED)
         if any(isinstance(module, BatchNorm) for module in self._protocol.architecture.modules()):
             parts.append(COUPLED)
+        if self._protocol.recipe.mix_up:
+            parts.append(MIXED)
         return "; ".join(parts)
 
     def _send(self, vector: Tensor) -> tuple[Tensor, Delivery]:

@@ -11,9 +11,11 @@ came last; whole numbers n_c and k_c are found by trial, and of several pairs th
 defence has changed the scale nothing fits, and a second probe with another class saturated gives the
 proportions instead.
 
-So the counts are exact where all batches are equally large, and close elsewhere.
+So the counts are exact where all batches are equally large, and close elsewhere. Of labels that clients
+smooth, the share spread over all classes is taken off first.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,10 +53,12 @@ class SaturatedHead(Attack):
         growth = [_bias_growth(access, head, delivery) for delivery in probes]
         counted = []
         for clients, first in growth[0].items():
-            samples = sum(access.sizes[client] for client in clients)
-            counts = decode_growth(first, access.protocol.recipe, samples) if len(clients) == 1 else None
+            sizes, recipe = [access.sizes[client] for client in clients], access.protocol.recipe
+            samples = sum(sizes)
+            counts = decode_growth(first, recipe, samples) if len(clients) == 1 else None
             if counts is None:
-                counts = whole_counts(combine_probes(first, growth[1][clients]), samples)
+                probed = [without_smoothing(grown, recipe, sizes) for grown in (first, growth[1][clients])]
+                counts = whole_counts(combine_probes(*probed), samples)
             counted.append(CountedLabels(clients, counts))
         return LabelCounts(tuple(counted))
 
@@ -72,6 +76,7 @@ def decode_growth(growth: np.ndarray, recipe: Recipe, samples: int) -> np.ndarra
         return None
     if recipe.momentum or recipe.schedule != "constant":
         return None
+    growth = without_smoothing(growth, recipe, [samples])
     size, rest = recipe.batch(samples), recipe.last_batch(samples)
     weight = size / rest - 1
     counts: list[int] = []
@@ -81,6 +86,19 @@ def decode_growth(growth: np.ndarray, recipe: Recipe, samples: int) -> np.ndarra
             return None
         counts.append(count)
     return np.array([samples - sum(counts), *counts]) if sum(counts) <= samples else None
+
+
+def without_smoothing(growth: np.ndarray, recipe: Recipe, sizes: Sequence[int]) -> np.ndarray:
+    """The growth of the biases without label smoothing; not of the saturated one, from which nothing is read.
+
+    With the share s of each label spread over C classes, each step adds lr s / C to the bias of every class,
+    and what the labels themselves add is 1 - s times as much.
+    """
+    share = recipe.label_smoothing
+    if not share:
+        return growth
+    rate = sum(size * recipe.effective_rate(size) for size in sizes) / sum(sizes)
+    return np.maximum(growth - rate * share / len(growth), 0) / (1 - share)
 
 
 def _whole_solution(value: float, epochs: int, rest: int, weight: float, samples: int) -> int | None:

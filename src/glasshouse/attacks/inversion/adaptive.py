@@ -106,7 +106,7 @@ def gradient_noise(update: AttackedUpdate, stack: Stack) -> float:
     variance = shares * sum(map(_variance, stack.defences))
     if len(update.clients) > 1:
         private = [defence for defence in stack.defences if isinstance(defence, DifferentialPrivacy)]
-        variance += sum((defence.noise * defence.norm / defence.clients) ** 2 for defence in private)
+        variance += sum(defence.std**2 for defence in private)
     return variance / rate**2
 
 

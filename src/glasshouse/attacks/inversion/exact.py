@@ -36,6 +36,8 @@ class RGAP(UpdateInversion):
     def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
         check_one_gradient(update)
         protocol = update.protocol
+        if protocol.recipe.label_smoothing:
+            raise CannotRun("R-GAP reads logits from the gradient of plain labels, and these are smoothed")
         links = find_chain(protocol.architecture, protocol.shape)
         largest = max(rank_analysis(links), key=lambda layer: layer.unknowns)
         if largest.unknowns > MOST_UNKNOWNS:

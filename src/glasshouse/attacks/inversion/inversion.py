@@ -63,7 +63,9 @@ class UpdateInversion(Attack):
         self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator
     ) -> Rebuilt | CannotRun:
         try:
-            return replace(self.rebuild(update, knowledge, rng), round=update.round)
+            rebuilt = replace(self.rebuild(update, knowledge, rng), round=update.round)
+            # What explains a gradient of mixed images is a mixture, and none of the clients' images.
+            return replace(rebuilt, proven=False) if update.protocol.recipe.mix_up else rebuilt
         except CannotRun as refusal:
             return refusal
 

@@ -46,6 +46,7 @@ def counted(update: AttackedUpdate) -> np.ndarray:
         scale,
         update.samples,
         update.steps,
+        protocol.recipe.label_smoothing,
     )
 
 

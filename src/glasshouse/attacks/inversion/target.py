@@ -34,7 +34,8 @@ class Target:
     trainable entries count, and where `known`, bool of shape (P,), is given, only those it marks. `labels`,
     shape (count,), are null where they are sought with the images. With a `training` the gradient is what a
     whole local training moved, by the rate that an optimiser of plain steps would have had. `trust`, where
-    it is given, weighs the tensor of each parameter by name.
+    it is given, weighs the tensor of each parameter by name. The client spread the share `smoothing` of each
+    label over all classes.
     """
 
     network: nn.Module
@@ -47,6 +48,7 @@ class Target:
     known: Tensor | None = None
     training: LocalTraining | None = None
     trust: Mapping[str, float] | None = None
+    smoothing: float = 0.0
 
     @property
     def copies(self) -> int:
@@ -109,7 +111,8 @@ class Matcher:
         # buffers that changed after the first: each pass has buffers of its own, and the network keeps its.
         buffers = {name: buffer.clone() for name, buffer in self._target.network.named_buffers()}
         state = {**dict(zip(self.names, weights)), **buffers}
-        loss = F.cross_entropy(functional_call(self._target.network, state, (x,)), labels)
+        logits = functional_call(self._target.network, state, (x,))
+        loss = F.cross_entropy(logits, labels, label_smoothing=self._target.smoothing)
         return torch.autograd.grad(loss, weights, create_graph=True)
 
     def _masked(self, parts: Sequence[Tensor]) -> list[Tensor]:

@@ -48,6 +48,7 @@ def make_target(
         count,
         labels,
         training=training,
+        smoothing=protocol.recipe.label_smoothing,
     )
     return target, note
 

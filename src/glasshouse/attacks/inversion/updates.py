@@ -21,6 +21,9 @@ AVERAGED = "several local steps are read as one gradient, their mean"
 COUPLED = "batch norm mixes the sample with its batch, of which only mean statistics are known"
 """What an attack says that inverts one sample of a batch through batch norm."""
 
+MIXED = "mix-up drew partners and weights that the attacker does not know, and images are sought unmixed"
+"""What an inversion says whose clients train on mixed images."""
+
 
 @dataclass(frozen=True, eq=False)
 class AttackedUpdate:
@@ -85,7 +88,10 @@ def conditions(updates: Sequence[AttackedUpdate], *, given: bool) -> str:
     taken = (
         f"{steps} local step{'' if steps == '1' else 's'} on {samples} image{'' if samples == '1' else 's'}"
     )
-    return f"as the clients trained: {taken}, {recipe.mode} mode, labels {'given' if given else 'unknown'}"
+    smoothed = f", {recipe.label_smoothing:g} of each label spread" if recipe.label_smoothing else ""
+    mixed = f"; {MIXED}" if recipe.mix_up else ""
+    labels = f"labels {'given' if given else 'unknown'}{smoothed}{mixed}"
+    return f"as the clients trained: {taken}, {recipe.mode} mode, {labels}"
 
 
 def _range(counts: Sequence[int]) -> str:

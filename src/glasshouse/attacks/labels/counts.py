@@ -4,6 +4,8 @@ With cross-entropy the head's bias gradient is g_j = mean_i (p_ij - [y_i = j]) a
 G_j = mean_i (p_ij - [y_i = j]) h_i, so G_j / g_j is close to the mean feature of class j. Its prediction P_j
 stands for the predictions of the class, and the counts n solve  sum_c n_c (P_cj - [c = j]) = N g_j  with
 sum_c n_c = N. The system is exact when the predictions within a class agree, as they do for one sample each.
+Where the share s of each label is spread over C classes, (1 - s) [c = j] + s / C takes the place of [c = j].
+Mix-up within a batch leaves the sum of its targets as it is.
 """
 
 from collections.abc import Iterator
@@ -57,17 +59,33 @@ class LabelCountsFromUpdates(Attack):
         for sent, delta, clients, sizes in _observations(access):
             gradient_scale = sum(size / sum(sizes) * protocol.recipe.effective_rate(size) for size in sizes)
             steps = max(map(protocol.recipe.total_steps, sizes))
-            counts = count_labels(protocol.layout, head, sent, delta, gradient_scale, sum(sizes), steps)
+            counts = count_labels(
+                protocol.layout,
+                head,
+                sent,
+                delta,
+                gradient_scale,
+                sum(sizes),
+                steps,
+                protocol.recipe.label_smoothing,
+            )
             counted.append(CountedLabels(clients, counts))
         return LabelCounts(tuple(counted))
 
 
 def count_labels(
-    layout: Layout, head: Head, sent: Tensor, delta: Tensor, gradient_scale: float, samples: int, steps: int
+    layout: Layout,
+    head: Head,
+    sent: Tensor,
+    delta: Tensor,
+    gradient_scale: float,
+    samples: int,
+    steps: int,
+    smoothing: float = 0.0,
 ) -> np.ndarray:
     """The label counts behind `delta` = -`gradient_scale` times the mean gradient, shape (classes,)."""
     # Several steps move the head while the gradients are taken; its middle position stands for all of them.
-    equations = label_equations(layout, head, sent if steps == 1 else sent + delta / 2, delta)
+    equations = label_equations(layout, head, sent if steps == 1 else sent + delta / 2, delta, smoothing)
     with np.errstate(all="ignore"):  # what is not finite is refused as such
         g = -layout.named(delta)[head.bias].double().numpy() / gradient_scale
     if not (np.isfinite(equations).all() and np.isfinite(g).all()):
@@ -85,11 +103,14 @@ def unexplained(equations: np.ndarray, counts: np.ndarray, g: np.ndarray) -> flo
     return float(np.linalg.norm(left)) / max(float(np.linalg.norm(g)), 1e-300)
 
 
-def label_equations(layout: Layout, head: Head, weights: Tensor, change: Tensor) -> np.ndarray:
+def label_equations(
+    layout: Layout, head: Head, weights: Tensor, change: Tensor, smoothing: float = 0.0
+) -> np.ndarray:
     """The system's left side, shape (classes + 1, classes), for a head that has these `weights`.
 
-    It follows from the quotients of the head's `change`, and so not from the scale or sign of that; it is not
-    finite where these are not.
+    The clients spread the share `smoothing` of each label over all classes. The system follows from the
+    quotients of the head's `change`, and so not from the scale or sign of that; it is not finite where these
+    are not.
     """
     at, changed = layout.named(weights), layout.named(change)
     g, G = changed[head.bias].double().numpy(), changed[head.weight].double().numpy()
@@ -102,7 +123,8 @@ def label_equations(layout: Layout, head: Head, weights: Tensor, change: Tensor)
         features *= np.minimum(1, np.median(lengths) / lengths)
     logits = torch.from_numpy(features) @ at[head.weight].double().T + at[head.bias].double()
     P = logits.softmax(-1).numpy()
-    return np.vstack([P.T - np.eye(len(g)), np.ones(len(g))])
+    targets = (1 - smoothing) * np.eye(len(g)) + smoothing / len(g)
+    return np.vstack([P.T - targets, np.ones(len(g))])
 
 
 def label_shares(equations: np.ndarray, g: np.ndarray) -> np.ndarray:

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge, required
+from glasshouse.attacks.attack import Knowledge, required
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
+from glasshouse.attacks.membership.shadowed import ShadowAttack
 from glasshouse.attacks.membership.signals import asked, losses
 from glasshouse.data.images import Images
 from glasshouse.evidence.batches import check_batches, compose
@@ -28,7 +29,7 @@ Batching = Literal["sample-sample", "batch-sample", "batch-batch"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MIABad(Attack):
+class MIABad(ShadowAttack):
     """Trains an attack model on what shadow models say about batches they saw and batches they did not.
 
     Features are the `loss`, or the `confidences` sorted from the highest; the `classifier` is the paper's
@@ -45,6 +46,7 @@ class MIABad(Attack):
     knows = ("candidates", "shadows")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for option, kinds in (("protocol", Batching), ("features", Features), ("classifier", Kind)):
             check_choice("mia-bad", option, getattr(self, option), get_args(kinds))
         check_batches("mia-bad", self.batch_size, self.fraction)

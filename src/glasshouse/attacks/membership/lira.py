@@ -13,8 +13,9 @@ import torch
 from scipy import stats
 
 from glasshouse.access import AggregateAccess, QueryAccess, UpdateAccess
-from glasshouse.attacks.attack import Attack, Knowledge, required
+from glasshouse.attacks.attack import Knowledge, required
 from glasshouse.attacks.membership.readings import as_outsider
+from glasshouse.attacks.membership.shadowed import ShadowAttack
 from glasshouse.attacks.membership.signals import asked, masked_mean, others, threshold_from_shadows
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.membership import MembershipScores
@@ -27,7 +28,7 @@ NARROWEST = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiRA(Attack):
+class LiRA(ShadowAttack):
     """Compares the target's confidence in a record with that of shadow models which never saw it.
 
     A server asks the last global model that it saw. One variance for all records where `fixed_variance`; left
@@ -40,6 +41,7 @@ class LiRA(Attack):
     knows = ("candidates", "shadows")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_variance("lira", self.fixed_variance)
 
     def run(
@@ -61,7 +63,7 @@ class LiRA(Attack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnlineLiRA(Attack):
+class OnlineLiRA(ShadowAttack):
     """Weighs the likelihood of the target's confidence in a record with the record in training and without.
 
     Half of its shadow models are trained on each record in question.
@@ -73,6 +75,7 @@ class OnlineLiRA(Attack):
     knows = ("candidates", "online_shadows")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_variance("lira-online", self.fixed_variance)
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:

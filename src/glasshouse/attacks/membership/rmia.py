@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge, required
+from glasshouse.attacks.attack import Knowledge, required
+from glasshouse.attacks.membership.shadowed import ShadowAttack
 from glasshouse.attacks.membership.signals import asked, losses, masked_mean, others, threshold_from_shadows
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import Answers, Shadows
@@ -20,7 +21,7 @@ LEAST = 1e-30
 
 
 @dataclass(frozen=True, kw_only=True)
-class RMIA(Attack):
+class RMIA(ShadowAttack):
     """Ranks a record's gain in probability over shadow models among the gains of a population.
 
     Without models that saw a record, its mean probability is taken to be ((1 + a) p + (1 - a)) / 2 for p the
@@ -35,6 +36,7 @@ class RMIA(Attack):
     knows = ("candidates", "auxiliary", "shadows")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_number("rmia", "gamma", self.gamma, 1)
         check_number("rmia", "a", self.a, 0, 1)
 

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge, required
+from glasshouse.attacks.attack import Knowledge, required
 from glasshouse.attacks.membership.lira import offline_scores
+from glasshouse.attacks.membership.shadowed import ShadowAttack
 from glasshouse.attacks.membership.signals import asked, best_threshold, check_enough, losses, others
 from glasshouse.evidence.batches import check_batches, compose
 from glasshouse.evidence.membership import MembershipScores
@@ -26,7 +27,7 @@ Sides = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetAttack(Attack):
+class SetAttack(ShadowAttack):
     """Judges batches by the mean score of their records."""
 
     batch_size: int = 32
@@ -36,6 +37,7 @@ class SetAttack(Attack):
     knows = ("candidates", "shadows")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_batches("a set attack's", self.batch_size, self.fraction)
 
     @property

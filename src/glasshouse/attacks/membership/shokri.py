@@ -7,8 +7,9 @@ import numpy as np
 import torch
 
 from glasshouse.access import QueryAccess
-from glasshouse.attacks.attack import Attack, Knowledge, required
+from glasshouse.attacks.attack import Knowledge, required
 from glasshouse.attacks.membership.classifier import Classifier, Kind, balanced
+from glasshouse.attacks.membership.shadowed import ShadowAttack
 from glasshouse.attacks.membership.signals import asked
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.membership import MembershipScores
@@ -19,7 +20,7 @@ FEWEST = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shokri(Attack):
+class Shokri(ShadowAttack):
     """Trains an attack model for each class on the confidences of shadow models.
 
     A class with fewer than ten records on either side is judged by a model for all classes together.
@@ -31,6 +32,7 @@ class Shokri(Attack):
     knows = ("candidates", "shadows")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("shokri", "classifier", self.classifier, get_args(Kind))
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:

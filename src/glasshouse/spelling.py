@@ -4,6 +4,8 @@ import re
 import zlib
 from collections.abc import Sequence
 
+from glasshouse.defences import split_defences
+
 DASH = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
 LONGEST = 120
@@ -38,6 +40,13 @@ def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def defence_words(spec: str | None) -> str:
+    """A short name: `pruning(fraction=0.95)` is "pruning 0.95", `none` is "undefended"."""
+    if not spec or spec == "none":
+        return "undefended"
+    return " + ".join(_one_defence(part) for part in split_defences(spec))
+
+
 def slug(*parts: str) -> str:
     """A name for a file or an id: letters, digits and hyphens; a long one is cut, and ends in a digest."""
     name = "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)))
@@ -47,3 +56,11 @@ def slug(*parts: str) -> str:
 def _digits(value: float, unit: str) -> str:
     text = f"{value:.1f}" if abs(value) >= 10 or unit == "dB" else f"{value:.3f}"
     return text.replace("-", MINUS)
+
+
+def _one_defence(spec: str) -> str:
+    name, _, inside = spec.strip().partition("(")
+    options = [option.strip() for option in inside.rstrip(")").split(",") if option.strip()]
+    if len(options) == 1:
+        options = [options[0].partition("=")[2] or options[0]]
+    return " ".join([name.replace("-", " ").strip(), *options])

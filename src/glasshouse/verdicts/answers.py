@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from glasshouse.verdicts import measure as measuring
 from glasshouse.verdicts.measure import Measure, leaks, reach
 from glasshouse.verdicts.metrics import VETTING, metric_words
+from glasshouse.verdicts.outcome import Outcome, outcome_of, reasons
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,16 @@ class AdversaryAnswers:
     def leaks(self) -> bool:
         """Whether any of its attacks did better than a blind guess."""
         return any(answer.lead.judged == "leak" for answer in self.answers)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What came of all its attacks: nothing shown is one thing, that none could be tried another."""
+        return outcome_of(line.lead for answer in self.answers for line in answer.lines)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why attacks of it could not be tried, each reason once."""
+        return reasons(line.lead for answer in self.answers for line in answer.lines)
 
 
 def answers_by_adversary(measures: Sequence[Measure]) -> list[AdversaryAnswers]:

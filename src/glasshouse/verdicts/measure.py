@@ -64,6 +64,20 @@ class Measure:
         return gains
 
     @property
+    def got(self) -> tuple[float, float | None, float | None] | None:
+        """What the adversary got (value, low, high), higher for more, whatever the metric's direction.
+
+        Unlike `advantage` it does not move with the score of a blind guess, which differs between models: a
+        model that is wrong more often also leaves less to fool.
+        """
+        if self.value is None:
+            return None
+        if metric_words(self.row.metric).leaks != "low":
+            return self.value, self.low, self.high
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return -self.value, low, high
+
+    @property
     def reason(self) -> str:
         """Why there is no value."""
         return self.row.reason or "no reason was recorded"
@@ -112,8 +126,15 @@ def headline(measures: Sequence[Measure]) -> str:
 
 
 def reach(measure: Measure) -> tuple[bool, float]:
-    """How far an attack got; gains are compared within the family's headline, which goes before others."""
-    gain = measure.advantage[0] if measure.advantage else float("-inf")
+    """How far an attack got; gains are compared within the family's headline, which goes before others.
+
+    Of metrics that fall with success, such as robust accuracy, the number itself is compared: what random
+    noise leaves, its chance, is not the same for every model and limit.
+    """
+    gain = float("-inf")
+    if measure.advantage and measure.got:
+        falls = metric_words(measure.row.metric).leaks == "low"
+        gain = measure.got[0] if falls else measure.advantage[0]
     return measure.row.metric == family_words(measure.row.family).headline, gain
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 NOT_RUN = "not-applicable"  # the metric of an attack that could not run
 VETTING = "vetting"  # the family of what a client could have noticed
+PRIVACY = "privacy"  # the family of what differential privacy promises
 CURVATURE = "curvature"  # the family of what the weights say about robustness
 CENTRAL = "central"  # the strategy of the baseline
 
@@ -38,13 +39,20 @@ _SHARE = (0.0, 1.0)
 MODEL_METRICS = {
     NOT_RUN: Metric("no result", "could not run", span=None),
     "test-accuracy": _figure("test accuracy", span=_SHARE),
+    "bytes-down": _figure("bytes to a client in a round"),
+    "bytes-up": _figure("bytes from a client in a round"),
+    "training-seconds": _figure("core-seconds of training", "s"),
     "train-accuracy": _figure("training accuracy", span=_SHARE),
     "train-test-gap": _figure("gap between training and test accuracy"),
     "top-eigenvalue": _figure("top eigenvalue of the Hessian"),
     "vet-alarm": _figure("flagged by vet", span=_SHARE),
+    "epsilon-spent-record": _figure("epsilon spent on a record"),
+    "epsilon-spent-client": _figure("epsilon spent on a client"),
+    "delta": _figure("delta of the epsilon spent"),
 }
 MODEL_FAMILIES = {
     "utility": Family("Accuracy", "How good is the model?", "test-accuracy"),
+    PRIVACY: Family("Differential privacy", "What is promised?", "epsilon-spent-record"),
     CURVATURE: Family("Curvature", "How sharp is the model's loss?", "top-eigenvalue"),
     VETTING: Family("Vetting", "Would a client have noticed?", "vet-alarm"),
     LADDER: Family("Ladder of realism", "On which updates can images be rebuilt?", "psnr"),
@@ -72,8 +80,6 @@ STUDY_METRICS = {
     "mean-accuracy": _figure("test accuracy, mean of all rounds"),
     "wobble": _figure("standard deviation of the last rounds' test accuracy"),
     "jump": _figure("change of the test accuracy from round to round"),
-    "bytes-down": _figure("bytes to a client in a round"),
-    "bytes-up": _figure("bytes from a client in a round"),
     "seconds-per-round": _figure("core-seconds a round", "s"),
     "psnr-to-transformed": _figure("PSNR to the transformed image", "dB"),
     "psnr-to-visible": _figure("PSNR to what the transformed image shows of the original", "dB"),
@@ -95,6 +101,12 @@ def metrics() -> dict[str, Metric]:
 def families() -> dict[str, Family]:
     """Every family with an entry: those of attacks, by their kind of evidence, and those of models."""
     return {name: family for kind in _kinds() for name, family in kind.families.items()} | MODEL_FAMILIES
+
+
+@cache
+def about_the_model() -> frozenset[str]:
+    """The families of attacks on test images: they fool a model, and learn nothing of its data."""
+    return frozenset(name for kind in _kinds() if kind.about == "test images" for name in kind.families)
 
 
 def _kinds() -> "list[type[Evidence]]":

@@ -9,7 +9,16 @@ from glasshouse.verdicts.informed import knows_defence, uninformed, worse_of_two
 from glasshouse.verdicts.measure import Measure, by_attack, headline, leaks, ordered_adversaries, varying
 from glasshouse.verdicts.metrics import metric_words
 
-Effect = Literal["nothing compared", "not judged", "nothing to lower", "stops", "lowers", "no effect shown"]
+Effect = Literal[
+    "nothing compared",
+    "not judged",
+    "nothing to lower",
+    "stops",
+    "lowers",
+    "no effect shown",
+    "makes it worse",
+]
+_SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -44,8 +53,10 @@ class Tradeoff:
 class Worth:
     """What the defences do to one attack, and the `best` of those that stop or lower it.
 
-    A defence stops an attack where the interval of its leak comes down to chance; of those the cheapest is
-    best. It lowers one where the interval lies below the undefended one; there the lowest leak is best.
+    A defence lowers an attack where the interval of what it gets lies below the undefended one; the lowest is
+    best. It stops one where that interval comes down to chance and the number is lower, too; of those the
+    cheapest is best. A chance that is another one than undefended proves nothing: there it must be lowered.
+    Where every defence lies wholly above the undefended one, they make it worse.
     """
 
     effect: Effect
@@ -62,7 +73,7 @@ class Worth:
     def may_be_luck(self) -> bool:
         """Whether the leak's interval overlaps the undefended one."""
         assert self.best is not None
-        return not _apart(self.base, self.best)
+        return not _apart(self.base.leak, self.best.leak)
 
 
 def tradeoffs(measures: Sequence[Measure]) -> list[Tradeoff]:
@@ -96,14 +107,14 @@ def worth(tradeoff: Tradeoff) -> Worth:
         return Worth("not judged", base)
     if base.leak.judged in ("clear", "below"):
         return Worth("nothing to lower", base)
-    stopping = [point for point in tried if point.leak.judged in ("clear", "below")]
+    stopping = [point for point in tried if _stops(base.leak, point.leak)]
     if stopping:
-        best = min(stopping, key=lambda point: (_cost(base, point), point.leak.advantage or ()))
-        return Worth("stops", base, best)
-    lowering = [point for point in tried if _apart(base, point)]
+        return Worth("stops", base, min(stopping, key=lambda point: (_cost(base, point), _got(point.leak))))
+    lowering = [point for point in tried if _apart(base.leak, point.leak)]
     if lowering:
-        return Worth("lowers", base, min(lowering, key=lambda point: point.leak.advantage or ()))
-    return Worth("no effect shown", base)
+        return Worth("lowers", base, min(lowering, key=lambda point: _got(point.leak)))
+    worse = all(_apart(point.leak, base.leak) for point in tried)
+    return Worth("makes it worse" if worse else "no effect shown", base)
 
 
 def _by_uninformed(measures: Sequence[Measure]) -> list[list[Measure]]:
@@ -138,7 +149,26 @@ def _cost(base: Point, point: Point) -> float:
     return base.accuracy.value - point.accuracy.value
 
 
-def _apart(base: Point, point: Point) -> bool:
-    """Whether the leak's interval lies wholly below the undefended one: stricter than need be."""
-    before, after = base.leak.advantage, point.leak.advantage
-    return before is not None and after is not None and after[2] < before[1]
+def _stops(before: Measure, after: Measure) -> bool:
+    """Whether a leak comes down to chance, and the adversary gets less than before."""
+    if after.judged not in ("clear", "below") or _got(after) >= _got(before):
+        return False
+    assert before.chance is not None
+    assert after.chance is not None
+    return abs(after.chance - before.chance) <= _SAME or _apart(before, after)
+
+
+def _got(measure: Measure) -> float:
+    return measure.got[0] if measure.got else math.inf
+
+
+def _apart(before: Measure, after: Measure) -> bool:
+    """Whether what is got lies, interval by interval, wholly below what was: stricter than need be.
+
+    The numbers themselves are compared, in the metric's own direction. A missing end shows nothing: a bound
+    from below that falls is no sign that there is less.
+    """
+    if before.got is None or after.got is None:
+        return False
+    (_, low, _), (_, _, high) = before.got, after.got
+    return low is not None and high is not None and high < low

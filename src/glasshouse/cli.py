@@ -5,18 +5,25 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from glasshouse.command_options import EngineOption, Out, Quiet, Seed, Workers, resumable
+from glasshouse.command_options import (
+    EngineOption,
+    Out,
+    Quiet,
+    Seed,
+    Workers,
+    overridden,
+    refuse_contradictions,
+    resumable,
+)
 from glasshouse.errors import BadInput, disk_failed, fault_of, named, one_line
+from glasshouse.gate_command import gate
 from glasshouse.inspect_command import inspect
 from glasshouse.search_command import search_policy
 from glasshouse.vet_command import vet
-
-if TYPE_CHECKING:
-    from glasshouse.auditing.setting import Setting
 
 app = typer.Typer(
     help="Measure what a federated model gives away: who can learn what about the training data, how sure we "
@@ -69,6 +76,10 @@ def audit(
     auxiliary: Annotated[
         str | None, typer.Option(help="Like images that the adversary may have, an .npz of x and y.")
     ] = None,
+    defences: Annotated[
+        list[str] | None,
+        typer.Option(help="all: search a catalogue; none: try none; or a defence to try, repeat it."),
+    ] = None,
     out: Out = None,
     seed: Seed = None,
     seeds: Annotated[int, typer.Option(min=1, help="Repeat training and attacks with so many seeds.")] = 1,
@@ -79,6 +90,7 @@ def audit(
     """Train a federation, attack it as every adversary could, and write a report.
 
     Without arguments it audits the embedded example. A run that was stopped continues with the same command.
+    The exit code is 1 where a measured bound contradicts the privacy that an accountant promises.
 
     Examples:
 
@@ -87,6 +99,10 @@ def audit(
         glasshouse audit --data fashion-mnist --model lenet --out runs/fashion
 
         glasshouse audit my.toml --workers 4 --seeds 3
+
+        glasshouse audit --defences all
+
+        glasshouse audit --defences "pruning(fraction=0.9)" --defences "clipping(norm=1.0)+gaussian-noise"
 
         glasshouse audit --model lenet --weights w.safetensors --members a.npz --nonmembers b.npz
     """
@@ -98,8 +114,11 @@ def audit(
         finished = members or nonmembers or auxiliary
         if finished and data:
             raise BadInput(f"--data {data} names what to train on; a finished model has --members instead")
+        if finished and defences:
+            raise BadInput("--defences are trained in, and a finished model is not trained; leave them out")
         default = finished_setting() if finished else Setting() if data or model else EXAMPLE
-        setting = _overridden(read_setting(config) if config else default, data, model, weights, seed)
+        named = read_setting(config) if config else default
+        setting = overridden(named, data, model, weights, seed, defences)
         results = run_audit(
             setting,
             members=members,
@@ -112,6 +131,7 @@ def audit(
             quiet=quiet,
         )
     typer.echo(results.folder)
+    refuse_contradictions(results)
 
 
 @app.command()
@@ -176,6 +196,7 @@ def study(
     typer.echo(results.folder)
 
 
+app.command()(gate)
 app.command()(vet)
 app.command()(inspect)
 app.command()(search_policy)
@@ -230,22 +251,6 @@ def report(
     from glasshouse.report import compare_reports, write_report
 
     typer.echo(write_report(folders[0]) if len(folders) == 1 else compare_reports(folders, out))
-
-
-def _overridden(
-    setting: "Setting", data: str | None, model: str | None, weights: str | None, seed: int | None
-) -> "Setting":
-    """The setting with what was given on the command line."""
-    changes: dict[str, Any] = {}
-    if data is not None:
-        changes["data"] = setting.data.model_copy(update={"name": data})
-    network = {"name": model, "weights": weights}
-    network = {key: value for key, value in network.items() if value is not None}
-    if network:
-        changes["model"] = setting.model.model_copy(update=network)
-    if seed is not None:
-        changes["seed"] = seed
-    return setting.model_copy(update=changes)
 
 
 def _crash(error: Exception) -> str:

@@ -4,9 +4,15 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from glasshouse.errors import Fault
+
+if TYPE_CHECKING:
+    from glasshouse.auditing.setting import Setting
+    from glasshouse.results import Results
 
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; a new one under runs/ by default.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of every random choice.")]
@@ -42,3 +48,47 @@ def resumable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def tell_verdict(verdict: str) -> None:
+    """Print a verdict; one that nobody could read is a fault, for which typer itself would leave with 1."""
+    try:
+        typer.echo(verdict)
+    except OSError as error:
+        raise Fault(f"the verdict cannot be written ({error.strerror}); check where it goes") from error
+
+
+def refuse_contradictions(results: "Results") -> None:
+    """End with exit code 1 where a bound from below exceeds what the accountant says, one line for each."""
+    from glasshouse.verdicts.contradictions import contradictions
+    from glasshouse.verdicts.pooling import pooled
+
+    found = contradictions(pooled(results.findings))
+    for contradiction in found:
+        typer.echo(f"glasshouse: CONTRADICTION: {contradiction.words}", err=True)
+    if found:
+        raise typer.Exit(1)
+
+
+def overridden(
+    setting: "Setting",
+    data: str | None,
+    model: str | None,
+    weights: str | None,
+    seed: int | None,
+    defences: list[str] | None,
+) -> "Setting":
+    """The setting with what was given on the command line."""
+    changes: dict[str, Any] = {}
+    if data is not None:
+        changes["data"] = setting.data.model_copy(update={"name": data})
+    network = {"name": model, "weights": weights}
+    network = {key: value for key, value in network.items() if value is not None}
+    if network:
+        changes["model"] = setting.model.model_copy(update=network)
+    if seed is not None:
+        changes["seed"] = seed
+    if defences is not None:
+        tried = tuple(defence for defence in defences if defence != "none")
+        changes["audit"] = setting.audit.model_copy(update={"defences": tried})
+    return setting.model_copy(update=changes)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from glasshouse.errors import BadInput, Fault
+from glasshouse.command_options import tell_verdict
+from glasshouse.errors import BadInput
 
 
 def vet(
@@ -60,9 +61,9 @@ def vet(
             import json
             from dataclasses import asdict
 
-            _tell(json.dumps(asdict(vetting), indent=2))
+            tell_verdict(json.dumps(asdict(vetting), indent=2))
         else:
-            _tell(verdict(vetting))
+            tell_verdict(verdict(vetting))
         raise typer.Exit(1 if vetting.crafted else 0)
 
 
@@ -73,11 +74,3 @@ def _no_exit_but_ours() -> Iterator[None]:
         yield
     except SystemExit as error:
         raise RuntimeError(f"the model's code left with exit code {error.code}") from error
-
-
-def _tell(verdict: str) -> None:
-    """Print a verdict; one that nobody could read is a fault, for which typer itself would leave with 1."""
-    try:
-        typer.echo(verdict)
-    except OSError as error:
-        raise Fault(f"the verdict cannot be written ({error.strerror}); check where it goes") from error

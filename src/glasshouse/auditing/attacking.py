@@ -1,6 +1,7 @@
 """Attacks on one target of an audit: each is a job for a worker, and is kept when it is done."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ import numpy as np
 
 from glasshouse.access import Access, ServerAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import accesses, kind_of, known_to
+from glasshouse.attacks.attack import accesses, kind_of, shadow_kinds
 from glasshouse.auditing.case import Case, ShadowSource
 from glasshouse.auditing.examine import Examination, examine
 from glasshouse.auditing.gallery import save_pictures
@@ -29,8 +30,6 @@ from glasshouse.vetting.vet import vet
 
 MOST_VETTED = 2
 """As many of the models that a crafting server sent are vetted."""
-
-SHADOWS = ("shadows", "online_shadows")
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,8 @@ def attack_target(
     kept = {assignment: folder.kept(name, Attacked) for assignment, name in names.items()}
     missing = [assignment for assignment, attacked in kept.items() if attacked is None]
     if missing:
-        known = {name for assignment in missing for name in known_to(ATTACKS.make(assignment.spec))}
-        shadows = ready(source, [kind for kind in SHADOWS if kind in known])
+        asked = [shadow_kinds(ATTACKS.make(assignment.spec)).values() for assignment in missing]
+        shadows = ready(source, dict.fromkeys(itertools.chain(*asked)))
         case = dataclasses.replace(target.case, shadows=shadows)
         with progress.task(f"attacks on {target.variant.name}", len(missing)) as task:
             for assignment, attacked in _attacks(case, missing, folder.path if detailed else None, engine):

@@ -1,7 +1,7 @@
 """The battery: every target trained, and every attack run on it as each adversary that could."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from glasshouse.access import Access, PayloadAccess, ReportAccess
@@ -9,14 +9,23 @@ from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.inversion.strongest import StrongestInversion
 from glasshouse.auditing.adapting import adaptive_forms
 from glasshouse.auditing.attacking import Assignment, Attacked, assignments, attack_target
+from glasshouse.auditing.canaries import inserts, with_canaries
+from glasshouse.auditing.costs import costs
 from glasshouse.auditing.curvature import sharpness
 from glasshouse.auditing.experiment import Experiment
 from glasshouse.auditing.ladder import climb
+from glasshouse.auditing.promised import promised, uncovered
 from glasshouse.auditing.setting import Setting
 from glasshouse.auditing.shadowing import Shadowing
-from glasshouse.auditing.target import CENTRAL, Target, Variant, train, train_target, weights_file
-from glasshouse.defences import make_defences
-from glasshouse.defences.privacy import DifferentialPrivacy
+from glasshouse.auditing.target import (
+    CENTRAL,
+    Target,
+    Variant,
+    stops_early,
+    train,
+    train_target,
+    weights_file,
+)
 from glasshouse.evidence.evasion import Outcomes, differences
 from glasshouse.exhibits import Exhibits
 from glasshouse.federation.strategies import STRATEGIES
@@ -40,33 +49,40 @@ def run_battery(
     progress: Progress,
     *,
     detailed: bool = True,
+    variants: Sequence[Variant] | None = None,
+    only: Collection[Assignment] | None = None,
 ) -> tuple[list[Finding], Exhibits]:
     """Do what is missing in `folder`; returns all findings, and what the page draws beside them.
 
+    Unless some `variants` are named, all of the setting are tried, and with all attacks unless `only` some.
+
     The central baseline, which comes first, is the yardstick of accuracy and robustness: it meets the evasion
-    attacks and no others. A defended target meets inversions once more that know the defence. Only the
+    attacks and no others. A defended target meets attacks once more that know the defence. Only the
     undefended target is looked at in detail, and only if `detailed`.
     """
     findings: list[Finding] = []
     exhibits = Exhibits()
-    tried = assignments(dict.fromkeys([*within_budget(experiment.setting), *disclosed(experiment.setting)]))
+    specs = [spec for spec in within_budget(experiment.setting) if not inserts(spec)]
+    tried = assignments(dict.fromkeys([*specs, *disclosed(experiment.setting)]))
     reads = frozenset(assignment.access for assignment in tried)
-    variants = _variants(experiment.setting)
+    variants = all_variants(experiment.setting) if variants is None else variants
     _train_many(experiment, folder, engine, progress, variants, reads)
     shadowing = Shadowing(experiment, folder.work / "shadows", engine, progress)
     baseline: dict[Assignment, Outcomes] = {}
     for variant in progress.track(variants, "audit", len(variants)):
         target = train_target(experiment, folder, engine, progress, variant, reads)
-        findings += [utility(target), *sharpness(experiment, target, folder)]
+        findings += [utility(target), *costs(target), *promised(target)]
+        findings += sharpness(experiment, target, folder)
         exhibits += Exhibits(training=target.curve)
         central = variant.strategy == CENTRAL
-        informed = assignments(adaptive_forms(within_budget(experiment.setting), variant.defence))
+        informed = assignments(informed_attacks(experiment.setting, variant.defence))
         chosen = [a for a in tried if a.meets_central] if central else [*tried, *informed]
-        rounds = target.rounds if experiment.setting.training.target_accuracy is not None else None
+        chosen = [assignment for assignment in chosen if only is None or assignment in only]
+        rounds = target.rounds if stops_early(experiment.setting, variant) else None
         results = attack_target(
             target,
             chosen,
-            shadowing.under(variant.defence, rounds),
+            shadowing.under(target.settled, rounds),
             folder,
             engine,
             progress,
@@ -81,13 +97,14 @@ def run_battery(
                 attacked = over_central(attacked, baseline[assignment])
             findings += attacked.findings
             exhibits += attacked.exhibits
+        findings += with_canaries(experiment, folder, engine, progress, variant, target.case)
     return findings, exhibits
 
 
-def _variants(setting: Setting) -> list[Variant]:
+def all_variants(setting: Setting) -> list[Variant]:
     """The central baseline, if there shall be one, the undefended federation, and that under each defence."""
     strategy = setting.training.strategy
-    variants = [Variant(strategy, defence) for defence in ("none", *setting.audit.defences)]
+    variants = [Variant(strategy, defence) for defence in ("none", *setting.audit.named_defences)]
     if setting.audit.central:
         variants.insert(0, Variant(CENTRAL, "none"))
     return list(dict.fromkeys(variants))
@@ -154,6 +171,11 @@ def _budgeted(spec: str, seconds: float) -> str:
     return write_spec(name, {"seconds": share, **options})
 
 
+def informed_attacks(setting: Setting, defence: str) -> list[str]:
+    """The setting's attacks once more, as far as knowing `defence` helps them, where it wants those."""
+    return adaptive_forms(within_budget(setting), defence) if setting.audit.adaptive else []
+
+
 def disclosed(setting: Setting) -> list[str]:
     """The attacks that the setting's strategy invites and the setting does not name."""
     strategy: Strategy = STRATEGIES.make(setting.training.strategy)
@@ -177,19 +199,7 @@ def utility(target: Target) -> Finding:
         proportion(int(target.hits.sum()), len(target.hits)),
         cell=target.variant.cell,
         chance=test.label_counts().max().item() / len(test),
-        note=_uncovered(target),
-    )
-
-
-def _uncovered(target: Target) -> str | None:
-    """What differential privacy, if it is in force, does not cover, in words."""
-    defences = make_defences(target.variant.defence).defences
-    reports = target.case.protocol.strategy.client_reports
-    if not reports or not any(isinstance(defence, DifferentialPrivacy) for defence in defences):
-        return None
-    return (
-        "differential privacy covers the updates and not what each client reports beside them: "
-        + "; ".join(reports)
+        note=uncovered(target),
     )
 
 

@@ -9,7 +9,9 @@ from glasshouse.access import Protocol
 from glasshouse.attacks.crafted.surrogate import Surrogate
 from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
+from glasshouse.defences.promise import Promise
 from glasshouse.evidence.truth import Truth
+from glasshouse.federation.canaries import Directions
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.history import Observed
 from glasshouse.federation.live import LiveClients
@@ -17,7 +19,8 @@ from glasshouse.federation.shadows import Shadows
 from glasshouse.findings import Subject
 
 ShadowSource = Callable[[str], Shadows]
-"""Where `shadows` and `online_shadows` come from; raises `CannotRun` where there are none to be had."""
+"""Where `shadows` and `online_shadows`, and with `defended_` before it those that were trained under the
+clients' defences, come from; raises `CannotRun` where there are none to be had."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -28,7 +31,8 @@ class Case:
     has as many samples as `sizes` says. Live `clients` are for servers that choose what they send. `truth` is
     the auditor's alone. What an attack may be granted beyond its access stands in `auxiliary`, `shadows`,
     `surrogate`, an autoencoder of the auxiliary images, and `defence`: the clients' defences, made from their
-    settings for this purpose alone; null where nobody knows them.
+    settings for this purpose alone; null where nobody knows them. `promises` is the differential privacy that
+    they give, `directions` those of canary clients.
     """
 
     subject: Subject
@@ -42,6 +46,8 @@ class Case:
     shadows: ShadowSource | None = None
     surrogate: Surrogate | None = None
     defence: Stack | None = None
+    promises: tuple[Promise, ...] = ()
+    directions: Directions | None = None
 
 
 def protocol_of(federation: Federation, architecture: nn.Module) -> Protocol:

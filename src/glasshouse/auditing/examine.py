@@ -11,12 +11,22 @@ import torch
 
 from glasshouse.access import Access
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.attack import Attack, Knowledge, accesses, declared, kind_of, misdeclared
+from glasshouse.attacks.attack import (
+    Attack,
+    Knowledge,
+    accesses,
+    declared,
+    kind_of,
+    misdeclared,
+    shadow_kinds,
+)
 from glasshouse.auditing.case import Case
 from glasshouse.auditing.failures import answering_for
 from glasshouse.auditing.grants import Grant, SentModel, grant
+from glasshouse.auditing.hypotheses import hypothesis
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput, CannotRun, one_line
+from glasshouse.evidence.canaries import NONE_INSERTED
 from glasshouse.evidence.evidence import Evidence, Judgement, Score
 from glasshouse.evidence.truth import Question, Truth, about_records
 from glasshouse.exhibits import Exhibits
@@ -35,6 +45,7 @@ MISSING = {
     "auxiliary": "the setting keeps no auxiliary images; set data.auxiliary above 0",
     "labels": "nobody knows the labels of the clients' images",
     "defence": "nobody knows which defences the clients use",
+    "directions": NONE_INSERTED,
     "shadows": "no shadow models can be trained for this case",
     "online_shadows": "no shadow models can be trained for this case",
 }
@@ -218,6 +229,8 @@ def _question(case: Case, attack: Attack, seed: int, detailed: bool) -> Question
         rng=torch_rng(seed, "blind guess"),
         batches=batches,
         detailed=detailed,
+        record=hypothesis(case.promises, "record"),
+        client=hypothesis(case.promises, "client"),
     )
 
 
@@ -235,10 +248,10 @@ def _knowledge(case: Case, attack: Attack, question: Question | None) -> Knowled
             known[name] = case.auxiliary
         elif name == "labels":
             known[name] = None if case.truth is None else dict(enumerate(case.truth.label_counts))
-        elif name == "defence":
-            known[name] = case.defence
+        elif name in ("defence", "directions"):
+            known[name] = getattr(case, name)
         else:
-            known[name] = None if case.shadows is None else case.shadows(name)
+            known[name] = None if case.shadows is None else case.shadows(shadow_kinds(attack)[name])
         if not known[name]:
             raise CannotRun(_missing(name, case, attack))
     batches = None if question is None else question.batches

@@ -15,9 +15,11 @@ from glasshouse.data.images import Images
 from glasshouse.data.sources import FUNCTION, as_dataset, load
 from glasshouse.data.split import Split, split
 from glasshouse.defences import make_defences, split_defences
+from glasshouse.errors import BadInput
 from glasshouse.evidence.truth import NOBODY, Truth
+from glasshouse.federation.canaries import CanaryClients
 from glasshouse.federation.channels import CHANNELS
-from glasshouse.federation.federation import check_compatible
+from glasshouse.federation.federation import Plan, check_compatible, conditions_of, defended_channel
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.federation.strategies.strategy import ServerState, Strategy
 from glasshouse.findings import Subject
@@ -25,6 +27,7 @@ from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.models.loading import check_output, load_weights, reinitialised, seeded_model
 from glasshouse.provenance import Origin, digest_of_types, own_code, versions
+from glasshouse.verdicts.limits import read_limits
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +36,7 @@ class Experiment:
 
     `fresh_weights` says that the start was drawn at random, so that others can draw their own with `fresh`;
     `live` that the network was handed over as an object and not by a name; `by_user` that whole users, not
-    single records, were drawn as members.
+    single records, were drawn as members. The last clients may be `canaries`.
     """
 
     setting: Setting
@@ -43,6 +46,7 @@ class Experiment:
     fresh_weights: bool
     by_user: bool = False
     live: bool = False
+    canaries: CanaryClients | None = None
 
     @cached_property
     def auxiliary(self) -> Images:
@@ -108,7 +112,7 @@ class Experiment:
         named = [setting.training.strategy, setting.training.channel]
         named += [name for name in (setting.data.name, setting.model.name) if FUNCTION.fullmatch(name)]
         network = digest_of_types(type(layer) for layer in self.model.modules())
-        defences = [part for defence in setting.audit.defences for part in split_defences(defence)]
+        defences = [part for defence in setting.audit.named_defences for part in split_defences(defence)]
         return Origin(
             code=versions() | own_code(named) | ({"the network": network} if network else {}),
             parts=own_code([*setting.audit.attacks, *defences]),
@@ -166,18 +170,28 @@ def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = Non
         seed=derive(setting.seed, "split"),
     )
     _check_task(STRATEGIES.make(setting.training.strategy), network, holders)
+    for defence in setting.audit.named_defences:
+        check_trainable(setting, defence, network, holders)
     drawn = model is None and not setting.model.weights
     return Experiment(setting, holders, network, read_vector(network), drawn, data.users is not None)
 
 
 def check_names(setting: Setting) -> None:
-    """Refuse unknown strategies, attacks, defences and numbers before any work is done."""
-    strategy, channel = STRATEGIES.make(setting.training.strategy), CHANNELS.make(setting.training.channel)
-    strategy.local(setting.training.recipe())
+    """Refuse unknown strategies, attacks, defences, limits and numbers before any work is done."""
+    read_limits(setting.audit.limits)
     for attack in setting.audit.attacks:
         ATTACKS.make(attack)
-    for defence in ("none", *setting.audit.defences):
-        check_compatible(strategy, channel, make_defences(defence))
+    for defence in ("none", *setting.audit.named_defences):
+        check_defence(setting, defence)
+
+
+def check_defence(setting: Setting, defence: str) -> None:
+    """Refuse a defence that does not go with the setting's strategy, recipe and channel."""
+    strategy: Strategy = STRATEGIES.make(setting.training.strategy)
+    channel, stack = CHANNELS.make(setting.training.channel), make_defences(defence)
+    strategy.local(stack.recipe(setting.training.recipe()))
+    stack.stopping()
+    check_compatible(strategy, defended_channel(channel, stack), stack)
 
 
 def _check_task(strategy: Strategy, network: nn.Module, holders: Split) -> None:
@@ -195,6 +209,24 @@ def _check_task(strategy: Strategy, network: nn.Module, holders: Split) -> None:
             vector=read_vector(network),
         )
     )
+
+
+def check_trainable(setting: Setting, defence: str, network: nn.Module, holders: Split) -> None:
+    """Refuse a defence that the network, the clients, the images or the length of the training rule out."""
+    training, stack = setting.training, make_defences(defence)
+    strategy, channel = STRATEGIES.make(training.strategy), CHANNELS.make(training.channel)
+    sizes = [len(positions) for positions in holders.clients]
+    recipe = strategy.local(stack.recipe(training.recipe()))
+    plan = Plan(rounds=stack.rounds(training.rounds), fraction=training.fraction)
+    if stack.channel() is not None and plan.participants(len(sizes)) < 2:
+        raise BadInput(
+            f"{defence}: 1 client takes part in a round, and the sum of one update is that update; "
+            "raise training.fraction or data.clients, or leave the defence out"
+        )
+    if stack.stopping() is not None and not len(holders.auxiliary):
+        raise BadInput(f"{defence} looks at images that nobody trains on; set data.auxiliary above 0")
+    stack.check(network, recipe)
+    stack.settled(conditions_of(strategy, defended_channel(channel, stack), recipe, sizes, plan))
 
 
 def fingerprint(*tensors: Tensor) -> str:

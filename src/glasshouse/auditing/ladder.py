@@ -94,7 +94,7 @@ def climb(
         return [_not_climbed(target, f"no single update reaches the server: {channel.described}")]
     table, recipe = experiment.setting.audit, target.case.protocol.recipe
     batch = min(BATCH, len(experiment.split.members))
-    rungs = make_rungs(recipe, experiment.model, table.defences, batch)
+    rungs = make_rungs(recipe, experiment.model, table.named_defences, batch)
     seconds = table.seconds / len(rungs)
     victims = choose_victims(experiment, seconds)
     files = {rung: f"ladder/{work_name(rung.cell, split_defences(rung.defence))}" for rung in rungs}

@@ -9,6 +9,7 @@ from torch import nn
 from glasshouse.auditing.battery import run_battery
 from glasshouse.auditing.experiment import Experiment, prepare
 from glasshouse.auditing.finished import audit_finished, prepare_finished
+from glasshouse.auditing.search import Search
 from glasshouse.auditing.setting import Setting
 from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
@@ -44,8 +45,10 @@ def run_audit(
         seeded = setting.model_copy(update={"seed": seed})
         return prepare(seeded, dataset, model) if parts is None else prepare_finished(seeded, parts, model)
 
-    battery: Battery = run_battery if parts is None else audit_finished
     experiment = prepared(setting.seed)
+    battery: Battery = run_battery if parts is None else audit_finished
+    if parts is None and setting.audit.searches:
+        battery = Search()
     stem = f"audit-{slug(Path(experiment.setting.data.name).stem)}"
     folder = open_run(Path(out) if out is not None else None, stem, experiment.config(), experiment.origin)
     with Progress(quiet=quiet) as progress, Engine(workers, engine, say=progress.say) as running:

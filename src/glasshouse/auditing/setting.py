@@ -4,6 +4,7 @@ import json
 import re
 import reprlib
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,8 +19,11 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]
 """Several names, as a list or a tuple."""
 
 
-MEMBERSHIP = ("loss-threshold", "gap", "mia-bad", "lira", "rmia", "loss-trajectory")
+MEMBERSHIP = ("loss-threshold", "gap", "mia-bad", "lira", "rmia", "bavaria", "stacked", "loss-trajectory")
 """The membership attacks that every audit runs unless it says otherwise."""
+
+ALL = "all"
+"""What stands for all defences of the catalogue."""
 
 LONGEST = 1_000_000
 """Bytes of a configuration."""
@@ -91,9 +95,12 @@ class AttackTable(Table):
     Half of these are the first rounds, half the last. With `central` the same network is trained on all data
     in one place too, for comparison, and meets the evasion attacks. The top eigenvalue of every model's loss
     is measured on at most `curvature` training images. Attacks that need them share `shadows` shadow models,
-    trained like the target or in one place, and if `adaptive` anew under each defence. The inversions of one
-    model's updates take about `seconds` of a core together, and so does the `ladder` of realism: updates of a
-    few training images, from the easiest to invert to those that clients send.
+    trained like the target or in one place, without defences. If `adaptive`, attacks to which that helps run
+    once more under each defence, knowing it, with at most `adaptive_shadows` shadow models that are trained
+    under it. The inversions of one model's updates take about `seconds` of a core together, and so does the
+    `ladder` of realism: updates of a few training images, from the easiest to invert to those that clients
+    send. With the one defence `all` a catalogue of them is searched. `limits` say what is accepted from each
+    adversary: `verdicts.limits`.
     """
 
     attacks: Names = (
@@ -122,9 +129,21 @@ class AttackTable(Table):
     curvature: int = Field(default=1000, ge=0, le=IMAGES)
     shadows: int = Field(default=8, ge=0, le=REPEATS)
     shadow_training: Literal["like-target", "central"] = "like-target"
-    adaptive: bool = False
+    adaptive: bool = True
+    adaptive_shadows: int = Field(default=4, ge=0, le=REPEATS)
     seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     ladder: bool = True
+    limits: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def searches(self) -> bool:
+        """Whether a catalogue of defences is searched."""
+        return ALL in self.defences
+
+    @property
+    def named_defences(self) -> tuple[str, ...]:
+        """The defences that are named one by one."""
+        return tuple(defence for defence in self.defences if defence != ALL)
 
 
 class Setting(Table):
@@ -161,7 +180,8 @@ EXAMPLE = Setting(
             "clipping(norm=1.0)",
             "clipping(norm=1.0)+gaussian-noise(std=0.05)",
         ),
-        seconds=4.0,
+        shadows=4,  # as many as are trained under each defence, so that the two differ in the defence alone
+        seconds=2.0,
         ladder=False,  # on so short a search no rung says anything
     ),
 )
@@ -210,7 +230,11 @@ def as_toml(setting: Setting) -> str:
     for name in ("data", "model", "training", "audit"):
         lines += ["", f"[{name}]"]
         table: Table = getattr(setting, name)
-        lines += [f"{key} = {_toml(value)}" for key, value in table.model_dump().items() if value is not None]
+        values = {key: value for key, value in table.model_dump().items() if value is not None}
+        lines += [f"{key} = {_toml(value)}" for key, value in values.items() if not isinstance(value, dict)]
+    if setting.audit.limits:
+        lines += ["", "[audit.limits]"]
+        lines += [f"{_quoted(key)} = {_toml(value)}" for key, value in setting.audit.limits.items()]
     text = "\n".join(lines) + "\n"
     try:
         make_setting(tomllib.loads(text))
@@ -222,6 +246,8 @@ def as_toml(setting: Setting) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, str):
         return _quoted(value)
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_quoted(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, tuple):
         return "[" + "".join(f"\n    {_toml(item)}," for item in value) + "\n]"
     return str(value).lower() if isinstance(value, bool) else repr(value)

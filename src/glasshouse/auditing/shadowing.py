@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from glasshouse.attacks.attack import DEFENDED
 from glasshouse.auditing.case import ShadowSource
 from glasshouse.auditing.experiment import Experiment
+from glasshouse.defences import make_defences
 from glasshouse.errors import BadInput, CannotRun, Fault
 from glasshouse.federation.shadows import (
     Answers,
@@ -42,9 +44,14 @@ class Shadowing:
         self._pool = experiment.auxiliary.joined(candidates)
 
     def under(self, defence: str, rounds: int | None = None) -> ShadowSource:
-        """The shadows of a target under `defence`, trained when they are asked for."""
+        """The shadows of a target under `defence`, trained when they are asked for: under it, or without."""
         makers = {"shadows": self.offline, "online_shadows": self.online}
-        return lambda kind: makers[kind](defence, rounds)
+
+        def source(kind: str) -> Shadows:
+            plain = kind.removeprefix(DEFENDED)
+            return makers[plain](defence if kind != plain else "none", rounds)
+
+        return source
 
     def offline(self, defence: str, rounds: int | None = None) -> Shadows:
         """Shadows on parts of the auxiliary images; no candidate is among their training data.
@@ -75,9 +82,11 @@ class Shadowing:
     ) -> Shadows:
         setting = self._experiment.setting
         count = setting.audit.shadows
+        if defence != "none":
+            count = min(count, setting.audit.adaptive_shadows)
         if not count:
             raise CannotRun("the setting trains no shadow models (audit.shadows = 0)")
-        key = (kind, defence if setting.audit.adaptive else "none", rounds or setting.training.rounds)
+        key = (kind, defence, rounds or make_defences(defence).rounds(setting.training.rounds))
         if key not in self._kept:
             sets = draw(count, numpy_rng(setting.seed, "shadow sets", kind))
             seed = derive(setting.seed, "shadows", kind)

@@ -11,8 +11,8 @@ import numpy as np
 from glasshouse.access import Access, AggregateAccess, PayloadAccess, ReportAccess, UpdateAccess
 from glasshouse.auditing.case import Case, protocol_of
 from glasshouse.auditing.experiment import Experiment
-from glasshouse.auditing.setting import Setting, TrainingTable
-from glasshouse.defences import make_defences, split_defences
+from glasshouse.auditing.setting import Setting
+from glasshouse.defences import make_defences, settled_spec, split_defences
 from glasshouse.exhibits import TrainingPoint
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.federation import Federation, Plan
@@ -59,13 +59,19 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A trained model as a case, which test images it gets right, bool of shape (N,), and its curve."""
+    """A trained model as a case, which test images it gets right, bool of shape (N,), and its curve.
+
+    `seconds` are those of a core that its training took; null where it was not trained here. `settled` is the
+    defence with the noise that was solved for, which others may train under, too.
+    """
 
     variant: Variant
     case: Case
     hits: np.ndarray
     rounds: int
     curve: tuple[TrainingPoint, ...] = ()
+    seconds: float | None = None
+    settled: str = "none"
 
 
 @dataclass(frozen=True)
@@ -94,8 +100,10 @@ def train_target(
     """
     setting, reads = experiment.setting, frozenset(reads)
     federation, history, record = train(experiment, folder, engine, progress, variant, reads)
+    plan = _plan(setting, variant, reads)
+    conditions = federation.conditions(plan)
     ends = _ends(len(history.rounds), setting.audit.observe)
-    observed = [number for number in ends if number in _plan(setting, variant, reads).observe]
+    observed = [number for number in ends if number in plan.observe and history.rounds[number].clients]
     model = deepcopy(experiment.model)
     write_vector(model, history.vector)
     case = Case(
@@ -107,11 +115,16 @@ def train_target(
         clients=LiveClients(federation, history.vector),
         truth=experiment.truth,
         auxiliary=experiment.auxiliary,
-        defence=make_defences(variant.defence),
+        defence=make_defences(variant.defence).settled(conditions),
+        promises=federation.defences.promises(conditions),
+        directions=None if experiment.canaries is None else experiment.canaries.directions,
     )
     write_tensors(weights_file(folder, variant), model.state_dict())
     hits = federation.evaluator.hits(history.vector).numpy()
-    return Target(variant, case, hits, len(history.rounds), tuple(_curve(variant, history, setting.seed)))
+    seconds = sum(row.seconds for row in history.rounds)
+    settled = settled_spec(variant.defence, conditions)
+    curve = tuple(_curve(variant, history, setting.seed))
+    return Target(variant, case, hits, len(history.rounds), curve, seconds, settled)
 
 
 def weights_file(folder: RunFolder, variant: Variant) -> Path:
@@ -141,9 +154,11 @@ def train(
         defences=make_defences(variant.defence),
         channel=CHANNELS.make("plain" if central else training.channel),
         local_test=0 if central else training.local_test,
+        canaries=experiment.canaries,
         seed=derive(setting.seed, "federation"),
     )
     record, plan = Record(folder.work / variant.stem), _plan(setting, variant, reads)
+    federation = federation.settled(plan)
     _drop_if_watched_less(folder, variant, plan)
     history = federation.run(
         experiment.start,
@@ -166,20 +181,28 @@ def _drop_if_watched_less(folder: RunFolder, variant: Variant, plan: Plan) -> No
 
 def _plan(setting: Setting, variant: Variant, reads: frozenset[type[Access]]) -> Plan:
     training, central = setting.training, variant.strategy == CENTRAL
+    defences = make_defences(variant.defence)
+    rounds, stopping = defences.rounds(training.rounds), defences.stopping()
     watched = not central and not reads.isdisjoint(READS_ROUNDS)
     return Plan(
-        rounds=training.rounds,
+        rounds=rounds,
         fraction=1.0 if central else training.fraction,
         target_accuracy=training.target_accuracy,
-        observe=_watched(training, setting.audit.observe) if watched else (),
+        observe=_watched(rounds, stops_early(setting, variant), setting.audit.observe) if watched else (),
         observe_updates=UpdateAccess in reads,
+        patience=None if stopping is None else stopping.patience,
     )
 
 
-def _watched(training: TrainingTable, count: int) -> tuple[int, ...]:
+def stops_early(setting: Setting, variant: Variant) -> bool:
+    """Whether the training may end before its planned rounds."""
+    stopping = make_defences(variant.defence).stopping()
+    return stopping is not None or setting.training.target_accuracy is not None
+
+
+def _watched(rounds: int, early: bool, count: int) -> tuple[int, ...]:
     """The rounds to keep: the ends, or all where nobody knows beforehand which will be the last."""
-    early = training.target_accuracy is not None
-    return tuple(range(training.rounds)) if early else _ends(training.rounds, count)
+    return tuple(range(rounds)) if early else _ends(rounds, count)
 
 
 def _ends(rounds: int, count: int) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ How many test images each participant's own model is scored on (0: none).
 Attacks that take several eps answer for each; the largest stands for the attack.
 """,
     "audit.defences": """
-Each is trained in and attacked like the undefended model; join several with +.
+Each is trained in and attacked like the undefended model; join several with +. ["all"] searches a catalogue.
 """,
     "audit.observe": """
 The servers that only read see this many rounds: half of them the first, half the last.
@@ -50,8 +50,9 @@ Train the same network on all data in one place, too, for comparison; the evasio
 Measure how sharp each model's loss is, on at most this many training images (0: not at all).
 """,
     "audit.shadows": """
-How many shadow models mia-bad, lira and rmia share; whether they are trained "like-target", federated,
-or "central", in one place; and whether, being adaptive, they are trained anew under each defence.
+How many shadow models attacks like lira, rmia and bavaria share; whether they are trained "like-target",
+federated, or "central", in one place; whether attacks run once more under each defence, adapted to it;
+and with how many of the shadow models, which are then trained under it.
 """,
     "audit.seconds": """
 How long the curious and the blind server may invert the updates of one model, together, on one core.
@@ -61,6 +62,19 @@ Climb the ladder of realism, in as many seconds: how hard may an update be to be
 """,
 }
 """What stands before a key, a line of it after another."""
+
+FOOTER = """
+The most that each adversary may learn: a severity ("none", "slight", "moderate", "severe") or numbers of
+metrics. "everyone" is whoever is not named; "accuracy" is what a defence may cost; "end" says which end of an
+interval must keep a limit: "possible" (all of it), "point" or "shown" (it must not be shown to be broken).
+[audit.limits]
+everyone = "slight"
+outsider = { auc = 0.6, "tpr-at-1%-fpr" = 0.05 }
+crafting-server = { labels = "moderate", reconstruction = 0.1 }
+accuracy = 0.05
+end = "possible"
+"""
+"""What stands at the end, as a comment: without it nobody may be shown to learn more than a little."""
 
 
 def template() -> str:
@@ -72,4 +86,5 @@ def template() -> str:
         comment = COMMENTS.get(f"{table}.{line.partition(' = ')[0]}", "")
         lines += [f"# {remark}" for remark in comment.strip().splitlines()]
         lines.append(line)
+    lines += ["", *(f"# {remark}" for remark in FOOTER.strip().splitlines())]
     return "\n".join(lines) + "\n"

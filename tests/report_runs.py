@@ -198,6 +198,30 @@ def a_run(folder: Path, rows: list[dict[str, Any]] | None = None, *, full: bool 
     return folder
 
 
+def many_rows(defences: int = 25) -> list[dict[str, Any]]:
+    """An audit of many defences, of which some keep attacks from being tried, with what they cost."""
+    rows = []
+    for place in range(defences):
+        defence = f"gaussian-noise(std={place / 100})+clipping(norm=1.0)" if place else "none"
+        there = {"defence": defence}
+        cost = there | {"family": "utility", "adversary": None, "attack": None, "chance": None}
+        accuracy = 0.95 - place * place / 1500
+        ends = {"low": accuracy - 0.02, "high": accuracy + 0.02}
+        rows.append(a_row(**cost, metric="test-accuracy", value=accuracy, **ends))
+        rows.append(a_row(**cost, metric="bytes-up", value=39_400.0, low=None, high=None))
+        rows.append(a_row(**cost, metric="training-seconds", value=9.5 + place, low=None, high=None))
+        for family, adversary, attack, metrics in ATTACKS:
+            for metric, gain, chance in metrics:
+                value = min(1.0, max(0.0, chance + gain * (1 - place / defences)))
+                ends = {"low": max(0.0, value - 0.03), "high": min(1.0, value + 0.03), "chance": chance}
+                named = {"family": family, "adversary": adversary, "attack": attack, "metric": metric}
+                rows.append(a_row(**there, **named, value=value, **ends))
+        missing = {"family": "reconstruction", "adversary": "blind crafting server", "attack": "mandrake"}
+        missing |= {"metric": "not-applicable", "value": None, "low": None, "high": None, "chance": None}
+        rows.append(a_row(**there, **missing, reason="the optimiser is Adam, and it inverts plain SGD"))
+    return rows
+
+
 CROWD = {
     "lira": 0.24,
     "rmia": 0.22,

@@ -55,8 +55,8 @@ def test_the_same_run_gives_the_same_bytes(run_folder: Path, tmp_path: Path) -> 
 def test_every_figure_is_kept_as_svg_and_png_that_can_be_read(run_folder: Path) -> None:
     drawn = sorted((run_folder / "figures").glob("*.svg"))
     assert (
-        len(drawn) == 6 + 2 + 2
-    )  # an attack each, a ROC for each membership attack, global and local training
+        len(drawn) == 1 + 5 + 2 + 2
+    )  # the frontier and one for each adversary, a ROC for each membership attack, global and local training
     for path in drawn:
         ElementTree.fromstring(path.read_bytes())
         with Image.open(path.with_suffix(".png")) as picture:
@@ -85,7 +85,7 @@ def test_the_page_says_what_travels_in_a_round(page: str) -> None:
 
 
 def test_every_table_has_a_caption_sortable_headings_and_a_csv_button(page: str) -> None:
-    tables = re.findall(r"<table>.*?</table>", page, flags=re.DOTALL)
+    tables = re.findall(r"<table>.*?</table>", page[page.index('id="frontier"') :], flags=re.DOTALL)
     assert len(tables) == page.count('class="csv quiet"') == 5
     for table in tables:
         assert "<caption" in table
@@ -93,7 +93,7 @@ def test_every_table_has_a_caption_sortable_headings_and_a_csv_button(page: str)
 
 
 def test_adversaries_stand_in_order_of_access(page: str) -> None:
-    cards = re.findall(r'<article class="card" id="adversary-([a-z-]+)"', page)
+    cards = re.findall(r'<details class="fold who-fold" id="adversary-([a-z-]+)"', page)
     assert cards == ["outsider", "owner", "curious-server", "blind-server", "crafting-server"]
 
 
@@ -107,9 +107,9 @@ def test_an_answer_is_a_sentence_for_a_manager_and_numbers_for_an_expert(tmp_pat
     ("low", "high", "words"),
     [
         (0.51, 0.61, "leaks"),
-        (0.49, 0.61, "no leak found (interval includes chance)"),
-        (0.5, 0.61, "no leak found (interval includes chance)"),
-        (0.39, 0.49, "no leak found (interval on the wrong side of chance)"),
+        (0.49, 0.61, "nothing shown (interval includes chance)"),
+        (0.5, 0.61, "nothing shown (interval includes chance)"),
+        (0.39, 0.49, "nothing shown (interval on the wrong side of chance)"),
         (None, None, "not judged (no interval or no chance level)"),
     ],
 )

@@ -38,7 +38,9 @@ def roc_text(folder: Path, *rocs: Roc) -> str:
         warnings.simplefilter("error")
         page = write_report(folder).read_text()
     start = page.index('id="roc"')
-    section = re.sub(r"<svg.*?</svg>", "", page[start : page.index("</section>", start)], flags=re.DOTALL)
+    section = re.sub(
+        r"<svg.*?</svg>", "", page[start : page.index('<details class="fold"', start)], flags=re.DOTALL
+    )
     return text_of(section)
 
 

@@ -66,9 +66,9 @@ def test_the_table_has_every_attack_and_the_curvature_of_both_models_with_their_
     ]
     assert [row[0].text for row in table.rows] == [
         "without an attack",
-        "fgsm, eps 0.2",
-        "pgd, eps 0.2",
-        "strongest, eps 0.2",
+        "FGSM, eps 0.2",
+        "PGD, eps 0.2",
+        "strongest evasion, eps 0.2",
         "top eigenvalue of the Hessian",
     ]
     assert all(re.fullmatch(r"\S+ \(\S+ to \S+\)", cell.text) for row in table.rows for cell in row[1:3])
@@ -153,10 +153,10 @@ def spent_rows() -> list[dict[str, Any]]:
 def test_where_nothing_is_left_the_largest_eps_that_leaves_something_decides() -> None:
     made = compared(spent_rows())
     assert made.answer == "yes"
-    assert "Under attack (strongest, eps 0.2)" in robustness_sentence(made)
+    assert "Under attack (strongest evasion, eps 0.2)" in robustness_sentence(made)
     nearer = [point for point in robustness_points() if point["eps"] < LIMITS[-1]]
     made = compared(spent_rows(), nearer)
-    assert "Under attack (strongest, eps 0.1)" in robustness_sentence(made)
+    assert "Under attack (strongest evasion, eps 0.1)" in robustness_sentence(made)
     assert (
         f"gets {100 * left_right(STRONGEST, 0.1, 1.0):.0f} of 100 test images right"
         in robustness_sentence(made)
@@ -216,15 +216,15 @@ def test_signs_of_hidden_gradients_are_flagged_with_the_model_they_are_about(tmp
     ]
     made = compared(rows)
     assert gradient_remarks(made) == [
-        f"strongest on the central model: {sign}",
-        f"strongest on the federated model: {sign}",
+        f"strongest evasion on the central model: {sign}",
+        f"strongest evasion on the federated model: {sign}",
     ]
-    assert f"strongest on the federated model: {sign}" in page_of(tmp_path, *rows)
+    assert f"strongest evasion on the federated model: {sign}" in page_of(tmp_path, *rows)
     assert gradient_remarks(compared(robustness_rows())) == []
 
 
 def test_options_are_left_out_of_names_where_the_names_tell_attacks_apart() -> None:
-    assert short_names(["pgd(steps=5)", "fgsm"]) == {"pgd(steps=5)": "pgd", "fgsm": "fgsm"}
+    assert short_names(["pgd(steps=5)", "fgsm"]) == {"pgd(steps=5)": "PGD", "fgsm": "FGSM"}
     same = ["pgd(steps=5)", "pgd(steps=50)"]
     assert short_names(same) == dict(zip(same, same))
 
@@ -250,9 +250,9 @@ FIGURES = {
     "robustness-linf": (
         "federated",
         "trained centrally",
-        "fgsm",
-        "pgd",
-        "strongest",
+        "FGSM",
+        "PGD",
+        "strongest evasion",
         "noise of the same size",
     ),
     "robustness-defences-linf": ("undefended", "pruning 0.5", "clipping 1.0"),

@@ -9,8 +9,10 @@ from pathlib import Path
 from glasshouse.exhibits import Exhibits, Picture, Statement
 from glasshouse.reading import read_file
 from glasshouse.report.figures import panels
+from glasshouse.report.figures.defences import tradeoff_panels
 from glasshouse.report.figures.drawing import defence_colours
-from glasshouse.report.figures.panels import Panel
+from glasshouse.report.figures.panel import Panel
+from glasshouse.report.opening import Opening, opening
 from glasshouse.report.rendering import render
 from glasshouse.report.run import Run, read_run
 from glasshouse.report.tables.findings import assumptions_table, findings_table, remains_table
@@ -19,13 +21,15 @@ from glasshouse.report.tables.robustness import comparison_table, defences_table
 from glasshouse.report.tables.study import study_sentence, study_tables
 from glasshouse.report.tables.table import Table
 from glasshouse.report.words.caveats import caveats
+from glasshouse.report.words.matrix import card_line
 from glasshouse.report.words.measures import overall
-from glasshouse.report.words.names import adversary_words, defence_words
+from glasshouse.report.words.names import adversary_words, defence_words, short_names
 from glasshouse.spelling import DASH
 from glasshouse.store import write_text
-from glasshouse.verdicts.answers import AdversaryAnswers, answers_by_adversary
+from glasshouse.verdicts.answers import AdversaryAnswers, Answer, Line, answers_by_adversary
 from glasshouse.verdicts.comparison import Comparison, comparison
 from glasshouse.verdicts.ladder import Ladder, ladder
+from glasshouse.verdicts.matrix import echoed
 from glasshouse.verdicts.measure import BY_ACCESS, Measure, federated
 from glasshouse.verdicts.metrics import CENTRAL
 from glasshouse.verdicts.pooling import pooled, pooled_points
@@ -82,16 +86,19 @@ class Page:
     findings: Table
     caveats: list[str]
     assumptions: Table | None
+    opening: Opening | None
 
     @property
     def sections(self) -> list[tuple[str, str]]:
         """The anchor and label of each section that is there."""
         present = (
+            (self.opening, "matrix", "Matrix"),
+            (self.opening and self.opening.frontier, "frontier", "Frontier"),
             (self.statements, "statement", "Statement of risk"),
             (self.statements and self.gallery, "gallery", "Gallery"),
             (self.study_tables, "study", "Printed and measured"),
             (self.charts, "charts", "Figures"),
-            (self.answers, "answers", "Answers"),
+            (self.answers, "answers", "Adversaries" if self.opening else "Answers"),
             (self.risks, "risk", "Risk"),
             (self.robustness, "robustness", "Robustness"),
             (self.tradeoffs, "defences", "Defences"),
@@ -104,6 +111,18 @@ class Page:
             (True, "caveats", "Caveats"),
         )
         return [(anchor, label) for content, anchor, label in present if content]
+
+    def echo(self, card: AdversaryAnswers, answer: Answer) -> Measure | None:
+        """What a weaker adversary gets, where that is as much as this answer."""
+        return echoed(card.adversary, answer, self.answers) if self.opening else None
+
+    def teaser(self, card: AdversaryAnswers) -> str:
+        """What one adversary learns, in a line."""
+        return card_line(card, self.opening.matrix) if self.opening else ""
+
+    def attack_name(self, answer: Answer, line: Line) -> str:
+        """The attack's name, without its options where that tells it from the others of an answer."""
+        return short_names([one.name for one in answer.lines])[line.name]
 
 
 def write_report(folder: Path) -> Path:
@@ -149,6 +168,7 @@ def _page(run: Run) -> Page:
     tried = {one.adversary for one in answers}
     if run.curves.statements:  # one update, of which nobody may know the truth, under no defence
         trades, answers = [], [one for one in answers if _judged(one)]
+    decides = bool(audited) and not studied and not run.curves.statements
     by_seed = [m for row in run.rows if row.source != "audit" for m in pooled([row])]
     return Page(
         run=run,
@@ -164,7 +184,7 @@ def _page(run: Run) -> Page:
         else [adversary_words(name).label.lower() for name in BY_ACCESS if name not in tried],
         risks=panels.risk_panels(run),
         robustness=_robustness(run, audited, colours),
-        tradeoffs=panels.tradeoff_panels(run, trades, colours),
+        tradeoffs=tradeoff_panels(run, trades, colours),
         remains=remains_table(trades),
         rocs=panels.roc_section(run, colours),
         trainings=panels.training_panels(run, colours),
@@ -174,6 +194,7 @@ def _page(run: Run) -> Page:
         findings=findings_table([*audited, *by_seed]),
         caveats=caveats(run.rows, measures),
         assumptions=assumptions_table(measures),
+        opening=opening(run, audited, colours) if decides else None,
     )
 
 

@@ -8,6 +8,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from glasshouse.report.words.ladder import ladder_sentence
+from glasshouse.report.words.matrix import (
+    attack_form,
+    cell_class,
+    cell_details,
+    cell_number,
+    cost_interval,
+    cost_name,
+    cost_unit,
+    cost_words,
+    dots,
+    grade,
+    outcome_words,
+    same_as_sentence,
+    severity_class,
+)
 from glasshouse.report.words.measures import (
     caution,
     compact,
@@ -24,7 +39,14 @@ from glasshouse.verdicts.metrics import VETTING, family_words, metric_words
 
 _OF_MEASURES = (verdict, short_verdict, caution, compact, expert, sentence, noticed)
 _OF_NAMES = (adversary_words, defence_words, family_words, metric_words)
-FILTERS = (*_OF_MEASURES, *_OF_NAMES, robustness_sentence, gradient_remarks, ladder_sentence)
+_OF_CELLS = (cell_class, cell_details, cell_number, dots, grade, same_as_sentence)
+_OF_OUTCOMES = (attack_form, outcome_words, severity_class, cost_name, cost_words, cost_interval, cost_unit)
+_OF_SECTIONS = (robustness_sentence, gradient_remarks, ladder_sentence)
+FILTERS = (*_OF_MEASURES, *_OF_NAMES, *_OF_CELLS, *_OF_OUTCOMES, *_OF_SECTIONS)
+
+ACTIONS = {"ship": "Ship", "defend": "Defend", "stop": "Stop", "cannot tell": "Cannot tell"}
+COLUMNS = 7
+"""Defences that stand side by side at 1280 pixels; more of them stand below each other."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +82,12 @@ def render(template: str, page: object) -> str:
     environment.filters["anchor"] = lambda name: slug("adversary", name)
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
     environment.globals.update(
-        scale=lambda span: Scale(*span), VETTING=VETTING, style=_asset("page.css"), script=_asset("page.js")
+        scale=lambda span: Scale(*span),
+        VETTING=VETTING,
+        ACTIONS=ACTIONS,
+        COLUMNS=COLUMNS,
+        style=_asset("page.css"),
+        script=_asset("page.js"),
     )
     return environment.get_template(template).render(page=page)
 

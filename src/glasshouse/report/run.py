@@ -14,6 +14,7 @@ from glasshouse.results import CHECKED
 from glasshouse.spelling import slug
 from glasshouse.store import hashed
 from glasshouse.verdicts.claims import Verdict
+from glasshouse.verdicts.limits import Limits, read_limits
 
 Parsed = TypeVar("Parsed")
 
@@ -49,6 +50,13 @@ class Run(Frozen):
         """How many clients the configuration names, wherever it does."""
         named = next(_values_of("clients", _toml(self.config)), None)
         return named if isinstance(named, int) else None
+
+    @property
+    def limits(self) -> Limits:
+        """What the configuration accepts from each adversary; the limits by default where it names none."""
+        audit = _toml(self.config).get("audit")
+        named = audit.get("limits") if isinstance(audit, dict) else None
+        return read_limits(named if isinstance(named, dict) else {})
 
 
 def read_run(folder: Path) -> Run:

@@ -25,6 +25,8 @@ SIZE = (5.1, 3.9)
 TALL = (5.1, 4.8)
 WIDE = (10.4, 4.4)
 DASHED = (0, (4, 3))
+_LINES = ("-", "--", ":", "-.")
+_MARKS = ("o", "s", "^", "D", "v", "P")
 _FONT = "DejaVu Sans"
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -82,17 +84,31 @@ def drawn(
 
     What `finish` adds goes into the layout as it is, and does not move it.
     """
+    return drawn_beside(name, title, [draw], 1, size, finish)
+
+
+def drawn_beside(
+    name: str,
+    title: str,
+    draws: Sequence[Callable[[Axes], None]],
+    columns: int,
+    size: tuple[float, float],
+    finish: Callable[[Axes], None] | None = None,
+) -> Drawing:
+    """Draw small multiples in rows of `columns`, as `drawn` draws one; `finish` is given the first."""
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
         figure = Figure(figsize=size, dpi=72)
         FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        draw(axes)
+        rows = -(-len(draws) // columns)
+        axes = [figure.add_subplot(rows, columns, place) for place in range(1, len(draws) + 1)]
+        for draw, one in zip(draws, axes):
+            draw(one)
         # Laid out once, and printed by the canvas: `savefig` would draw each file twice.
         if layout := figure.get_layout_engine():
             layout.execute(figure)
         figure.set_layout_engine("none")
         if finish:
-            finish(axes)
+            finish(axes[0])
         svg, png = io.StringIO(), io.BytesIO()
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
         canvas: Any = FigureCanvasSVG(figure)
@@ -129,6 +145,18 @@ def defence_colours(defences: Sequence[str]) -> dict[str, str]:
     """The same colour for a defence in every figure; the accent for no defence."""
     others = [defence for defence in dict.fromkeys(defences) if defence != "none"]
     return {"none": ACCENT} | {d: SERIES[i % len(SERIES)] for i, d in enumerate(others)}
+
+
+def defence_marks(defences: Sequence[str]) -> dict[str, str]:
+    """A mark for each defence, so that those who share a colour differ in shape."""
+    others = [defence for defence in dict.fromkeys(defences) if defence != "none"]
+    return {"none": "o"} | {d: _MARKS[i // len(SERIES) % len(_MARKS)] for i, d in enumerate(others)}
+
+
+def defence_lines(colours: dict[str, str]) -> dict[str, str]:
+    """How the line of each defence is drawn, so that those who share a colour differ in their dashes."""
+    others = [defence for defence in colours if defence != "none"]
+    return {"none": "-"} | {d: _LINES[i // len(SERIES) % len(_LINES)] for i, d in enumerate(others)}
 
 
 def _for_page(svg: str, name: str, title: str) -> str:

@@ -1,16 +1,12 @@
 """The figures of each section, drawn and captioned."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from markupsafe import Markup
+from collections.abc import Iterable, Sequence
 
 from glasshouse.exhibits import Chart, CoursePoint, Series
 from glasshouse.report.figures.charts import chart_figure, undrawn
 from glasshouse.report.figures.charts import wide as wide_chart
 from glasshouse.report.figures.course import course_figure
-from glasshouse.report.figures.drawing import Drawing, keep
-from glasshouse.report.figures.privacy import drawn_tradeoffs, privacy_figure
+from glasshouse.report.figures.panel import Panel, kept
 from glasshouse.report.figures.risk import clients_figure, rounds_figure
 from glasshouse.report.figures.risk import wide as wide_risk
 from glasshouse.report.figures.robustness import attacks_figure, by_strength, defences_figure
@@ -18,51 +14,22 @@ from glasshouse.report.figures.roc import RocPanel, decides, indifferent, of_bat
 from glasshouse.report.figures.training import training_figure
 from glasshouse.report.run import Run
 from glasshouse.report.words.ladder import rung_words
-from glasshouse.report.words.leaks import exposure_sentence, tradeoff_title, worth_sentence
+from glasshouse.report.words.leaks import exposure_sentence
 from glasshouse.report.words.names import adversary_words, defence_words, short_names
 from glasshouse.spelling import listed, number
 from glasshouse.verdicts.exposure import Exposure, exposures
 from glasshouse.verdicts.ladder import Ladder
 from glasshouse.verdicts.measure import grouped
 from glasshouse.verdicts.metrics import CENTRAL
-from glasshouse.verdicts.tradeoff import Tradeoff
 
 PANELS = 12  # the most a section of a study shows; curves.json holds them all
 
 
-@dataclass(frozen=True)
-class Panel:
-    """A figure under its title, and what to see in it; a `wide` one takes the whole width of the page."""
-
-    title: str
-    svg: Markup | None
-    caption: str = ""
-    wide: bool = False
-
-
-def tradeoff_panels(run: Run, trades: Sequence[Tradeoff], colours: dict[str, str]) -> list[Panel]:
-    """What each defence buys and costs, a panel for each attack, or for the strongest of many."""
-    panels = []
-    for trade, left_out in drawn_tradeoffs(trades):
-        unplaced = [defence_words(p.defence) for p in trade.points if p.accuracy is None]
-        caption = [worth_sentence(trade)]
-        if unplaced:
-            caption.append(f"No accuracy was measured for {', '.join(unplaced)}.")
-        if trade.worse_if_known:
-            worse = ", ".join(map(defence_words, trade.worse_if_known))
-            caption.append(f"An attacker who knows the defence gets further under {worse}; that one counts.")
-        if left_out:
-            caption.append(
-                f"The strongest of {len(left_out) + 1} attacks; the table below holds the others too, "
-                "and a defence that stops this one need not stop them."
-            )
-        said = " ".join(filter(None, caption))
-        panels.append(_panel(run, tradeoff_title(trade), privacy_figure(trade, colours), said))
-    return panels
-
-
 def roc_section(run: Run, colours: dict[str, str]) -> list[Panel]:
-    """The ROC curves: of an audit those that `roc_panels` chooses, of a study cell by cell."""
+    """The ROC curves: of an audit those that `roc_panels` chooses, of a study cell by cell.
+
+    Curves that several adversaries share are drawn once.
+    """
     if _studied(run):
         groups = grouped(
             run.curves.roc, lambda roc: of_batches(_panel_title(run, roc.attack, roc.cell), roc.unit)
@@ -70,7 +37,11 @@ def roc_section(run: Run, colours: dict[str, str]) -> list[Panel]:
         chosen = [RocPanel(title, "defence", tuple(curves)) for title, curves in groups.items()][:PANELS]
     else:
         chosen = roc_panels(run.curves.roc)
-    return [_panel(run, panel.title, roc_figure(panel, colours), _roc_note(panel)) for panel in chosen]
+    panels = []
+    for alike in grouped(chosen, _curves_of).values():
+        note = " ".join(filter(None, (_roc_note(alike[0]), _same_for(_whose(panel) for panel in alike[1:]))))
+        panels.append(kept(run, alike[0].title, roc_figure(alike[0], colours), note))
+    return panels
 
 
 def training_panels(run: Run, colours: dict[str, str]) -> list[Panel]:
@@ -84,21 +55,26 @@ def training_panels(run: Run, colours: dict[str, str]) -> list[Panel]:
     panels = []
     for title, points in list(groups.items())[:PANELS]:
         figure = training_figure(title, points, "global", colours)
-        panels.append(_panel(run, f"{title}: the global model", figure))
+        panels.append(kept(run, f"{title}: the global model", figure))
         if any(point.acc_local is not None for point in points):
             figure = training_figure(title, points, "local", colours)
-            panels.append(_panel(run, f"{title}: the clients' own models, on average", figure))
+            panels.append(kept(run, f"{title}: the clients' own models, on average", figure))
     return panels
 
 
 def risk_panels(run: Run) -> list[Panel]:
-    """Who is at risk, and when: clients first, then rounds, for each adversary."""
+    """Who is at risk, and when: clients first, then rounds, for each adversary.
+
+    Adversaries whose strongest attack gives the same risks share a figure.
+    """
     panels = []
-    for exposure in exposures(run.curves.risk, "client") + exposures(run.curves.risk, "round"):
+    found = exposures(run.curves.risk, "client") + exposures(run.curves.risk, "round")
+    for exposure, *alike in grouped(found, _risks_of).values():
         draw = clients_figure if exposure.kind == "client" else rounds_figure
         title = f"{adversary_words(exposure.adversary or 'adversary').label}, by {exposure.kind}"
-        caption = f"{exposure_sentence(exposure)} {_other_attacks(exposure)}".strip()
-        panels.append(_panel(run, title, draw(exposure), caption, wide_risk(exposure)))
+        said = (exposure_sentence(exposure), _other_attacks(exposure), _same_for(e.adversary for e in alike))
+        caption = " ".join(filter(None, said))
+        panels.append(kept(run, title, draw(exposure), caption, wide_risk(exposure)))
     return panels
 
 
@@ -115,14 +91,14 @@ def robustness_panels(run: Run, colours: dict[str, str]) -> list[Panel]:
         within = f", {norm}" if len(norms) > 1 else ""
         if bare:
             caption = "No defence is in force. Bands are the 95% intervals of the strongest attack."
-            panels.append(_panel(run, f"Accuracy against eps{within}", attacks_figure(bare), caption))
+            panels.append(kept(run, f"Accuracy against eps{within}", attacks_figure(bare), caption))
         strongest = next(iter(by_strength(points)))
         defended = [p for p in points if p.attack == strongest and p.strategy != CENTRAL]
         if len({point.defence for point in defended}) > 1:
             figure = defences_figure(defended, colours)
             named = short_names(list(dict.fromkeys(p.attack for p in points)))[strongest]
             caption = f"Attack: {named}. The band is the 95% interval of the undefended federation."
-            panels.append(_panel(run, f"Under each defence{within}", figure, caption))
+            panels.append(kept(run, f"Under each defence{within}", figure, caption))
     return panels
 
 
@@ -136,7 +112,7 @@ def course_panels(run: Run, colours: dict[str, str]) -> list[Panel]:
     panels = []
     for named, points in list(grouped(run.curves.course, title).items())[:PANELS]:
         caption = _course_note(points)
-        panels.append(_panel(run, f"{named}: PSNR by step", course_figure(named, points, colours), caption))
+        panels.append(kept(run, f"{named}: PSNR by step", course_figure(named, points, colours), caption))
     return panels
 
 
@@ -165,7 +141,7 @@ def ladder_panels(run: Run, ladder: Ladder) -> list[Panel]:
     caption = (
         "From the easiest update to invert, an upper bound, to those that clients send; then defended ones."
     )
-    return [_panel(run, "How near the images come, rung by rung", chart_figure(chart), caption, wide=True)]
+    return [kept(run, "How near the images come, rung by rung", chart_figure(chart), caption, wide=True)]
 
 
 def chart_panels(run: Run) -> list[Panel]:
@@ -174,12 +150,29 @@ def chart_panels(run: Run) -> list[Panel]:
     for chart in run.study.charts if run.study else ():
         missing = "Zero has no place on a logarithmic axis and is left out." if undrawn(chart) else ""
         caption = f"{chart.note} {missing}".strip()
-        panels.append(_panel(run, chart.title, chart_figure(chart), caption, wide_chart(chart)))
+        panels.append(kept(run, chart.title, chart_figure(chart), caption, wide_chart(chart)))
     return panels
 
 
-def _panel(run: Run, title: str, drawing: Drawing | None, caption: str = "", wide: bool = False) -> Panel:
-    return Panel(title, keep(drawing, run.folder / "figures"), caption, wide)
+def _curves_of(panel: RocPanel) -> tuple[object, ...]:
+    """What a panel draws, whoever the adversary is."""
+    return panel.by, tuple((roc.attack, roc.defence, roc.unit, roc.fpr, roc.tpr) for roc in panel.curves)
+
+
+def _whose(panel: RocPanel) -> str:
+    return panel.curves[0].adversary
+
+
+def _risks_of(exposure: Exposure) -> tuple[object, ...]:
+    """What a figure of risks draws, whoever the adversary is."""
+    risks = tuple((risk.index, risk.value, risk.low, risk.high) for risk in exposure.risks)
+    return exposure.kind, exposure.attack, risks
+
+
+def _same_for(adversaries: Iterable[str | None]) -> str:
+    """Says whose figure would look the same."""
+    names = [f"the {adversary_words(name or 'adversary').label.lower()}" for name in adversaries]
+    return f"It is the same for {listed(names)}." if names else ""
 
 
 def _course_note(points: Sequence[CoursePoint]) -> str:

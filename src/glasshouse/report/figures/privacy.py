@@ -1,21 +1,28 @@
-"""Draws what defences buy and cost: one attack's gain over a blind guess against test accuracy."""
+"""Draws what defences buy and cost: each attack of an adversary against test accuracy, side by side."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from glasshouse.report.figures.drawing import INK, Drawing, chance_line, drawn
-from glasshouse.report.figures.placement import Rectangle, nearest, place
-from glasshouse.report.words.leaks import tradeoff_title
-from glasshouse.report.words.names import defence_words
+from glasshouse.report.figures.drawing import (
+    INK,
+    SIZE,
+    WIDE,
+    Drawing,
+    chance_line,
+    defence_marks,
+    drawn_beside,
+)
+from glasshouse.report.words.names import adversary_words, attack_words, defence_words
 from glasshouse.spelling import slug
-from glasshouse.verdicts.measure import grouped, reach
+from glasshouse.verdicts.measure import Measure, grouped, reach
 from glasshouse.verdicts.metrics import metric_words
 from glasshouse.verdicts.tradeoff import Point, Tradeoff
 
 FEW = 3  # attacks of one kind by one adversary that are each drawn
+COLUMNS = 3  # attacks side by side
 
 
 def drawn_tradeoffs(tradeoffs: Sequence[Tradeoff]) -> list[tuple[Tradeoff, list[Tradeoff]]]:
@@ -36,85 +43,90 @@ def drawn_tradeoffs(tradeoffs: Sequence[Tradeoff]) -> list[tuple[Tradeoff, list[
     return chosen
 
 
-def privacy_figure(tradeoff: Tradeoff, colours: dict[str, str]) -> Drawing | None:
-    """One attack: gain over a blind guess against test accuracy, a point for each defence."""
-    points = [p for p in tradeoff.points if p.leak.advantage and p.accuracy and p.accuracy.value is not None]
-    if not points:
+def privacy_figure(adversary: str, trades: Sequence[Tradeoff], colours: dict[str, str]) -> Drawing | None:
+    """One adversary: each attack's gain over a blind guess against test accuracy, side by side."""
+    drawable = [(trade, points) for trade in trades if (points := _placed(trade))]
+    if not drawable:
         return None
-    metric = metric_words(points[0].leak.row.metric)
+    defences = list(dict.fromkeys(point.defence for _, points in drawable for point in points))
+    marks = defence_marks(list(colours))
 
-    def draw(axes: Axes) -> None:
-        chance_line(axes, 0)
-        for point in points:
-            _draw_point(axes, point, colours.get(point.defence, INK))
-        axes.margins(x=0.14, y=0.14)
-        side = "below" if metric.leaks == "low" else "above"
-        axes.set(xlabel="test accuracy", ylabel=f"{metric.label} {side} chance")
+    def draws(trade: Tradeoff, points: Sequence[Point]) -> Callable[[Axes], None]:
+        metric = metric_words(points[0].leak.row.metric)
 
-    def name_points(axes: Axes) -> None:
-        _label_points(axes, points, colours)
+        def draw(axes: Axes) -> None:
+            if metric.leaks != "low":
+                chance_line(axes, 0)
+            for point in points:
+                _draw_point(axes, point, colours.get(point.defence, INK), marks.get(point.defence, "o"))
+            axes.margins(x=0.1, y=0.12)
+            axes.set_title(_short_title(trade), fontsize=10.5, loc="left")
+            axes.set(xlabel="test accuracy", ylabel=f"{metric.label} above chance")
+            if metric.leaks == "low":  # its chance is not the same for every model; less leak is down, too
+                axes.invert_yaxis()
+                axes.set_ylabel(f"{metric.label}, upside down")
+            if trade is drawable[-1][0]:
+                _legend(axes, defences, colours, marks)
 
-    name = slug("privacy", tradeoff.adversary, tradeoff.attack, tradeoff.context)
-    title = f"{tradeoff_title(tradeoff)}: gain over chance against test accuracy"
-    return drawn(name, title, draw, finish=name_points)
+        return draw
+
+    columns = min(COLUMNS, len(drawable))
+    rows = -(-len(drawable) // columns)
+    width = WIDE[0] if columns > 1 else SIZE[0]
+    names = -(-len(defences) // _names_beside(defences, width))
+    size = (width, 3.1 * rows + 0.23 * names + 0.2)
+    title = f"{adversary_words(adversary).label}: gain over chance against test accuracy"
+    return drawn_beside(slug("privacy", adversary), title, [draws(*one) for one in drawable], columns, size)
 
 
-def _draw_point(axes: Axes, point: Point, colour: str) -> None:
+def _placed(trade: Tradeoff) -> list[Point]:
+    return [p for p in trade.points if p.leak.advantage and p.accuracy and p.accuracy.value is not None]
+
+
+def _short_title(trade: Tradeoff) -> str:
+    return ", ".join(filter(None, (attack_words(trade.attack), trade.context)))
+
+
+def _legend(axes: Axes, defences: Sequence[str], colours: dict[str, str], marks: dict[str, str]) -> None:
+    """Name every defence once, under all panels."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    look = [
+        Line2D([], [], color=colours.get(name, INK), marker=marks.get(name, "o"), linestyle="", markersize=6)
+        for name in defences
+    ]
+    columns = _names_beside(defences, figure.get_figwidth())
+    spaced: Any = {"handlelength": 1.2, "columnspacing": 1.4}
+    words = [defence_words(name) for name in defences]
+    figure.legend(look, words, loc="outside lower center", ncols=columns, **spaced)
+
+
+def _names_beside(defences: Sequence[str], width: float) -> int:
+    """How many names stand side by side in a legend of this many inches."""
+    longest = max(len(defence_words(name)) for name in defences) * 5.4 + 36  # points for a name and its mark
+    return max(1, min(5, int(width * 72 // longest)))
+
+
+def _draw_point(axes: Axes, point: Point, colour: str, mark: str) -> None:
     x, y, across, up = _position(point)
     axes.plot([x, x], up, color=colour, linewidth=1.0, alpha=0.55)
     axes.plot(across, [y, y], color=colour, linewidth=1.0, alpha=0.55)
-    axes.plot([x], [y], "o", color=colour, markersize=8 if point.defence == "none" else 6.5, zorder=4)
+    axes.plot([x], [y], mark, color=colour, markersize=8 if point.defence == "none" else 6.5, zorder=4)
 
 
 def _position(point: Point) -> tuple[float, float, tuple[float, float], tuple[float, float]]:
-    """Accuracy and gain, with the interval of each."""
+    """Accuracy and gain over chance, or the number itself where low ones leak, with the interval of each."""
     assert point.accuracy is not None
     assert point.accuracy.value is not None
     assert point.leak.advantage is not None
     x, (y, low, high) = point.accuracy.value, point.leak.advantage
+    if metric_words(point.leak.row.metric).leaks == "low":
+        y, low, high = (point.leak.known, *_ends(point.leak))
     left = x if point.accuracy.low is None else point.accuracy.low
     right = x if point.accuracy.high is None else point.accuracy.high
     return x, y, (left, right), (low, high)
 
 
-def _label_points(axes: Axes, points: Sequence[Point], colours: dict[str, str]) -> None:
-    """Name each point where there is room, with a line to it when the name had to move away.
-
-    All positions are points of 1/72 inch, which the figure's resolution makes the same as its pixels.
-    """
-    order = sorted(points, key=lambda point: -_position(point)[1])
-    names = [
-        axes.annotate(
-            defence_words(point.defence),
-            _position(point)[:2],
-            xytext=(0, 0),
-            textcoords="figure points",
-            fontsize=9.5,
-            color=colours.get(point.defence, INK),
-        )
-        for point in order
-    ]
-    sizes = [(box.width + 3, box.height + 2) for box in (name.get_window_extent() for name in names)]
-    anchors = [(float(x), float(y)) for x, y in axes.transData.transform([name.xy for name in names])]
-    taken = [_occupied(line) for line in axes.lines]
-    window = axes.get_window_extent()
-    frame = Rectangle(window.x0, window.y0, window.width, window.height)
-    for name, anchor, room in zip(names, anchors, place(anchors, sizes, taken, frame)):
-        name.set_position((room.x, room.y))
-        end = nearest(room, anchor)
-        if math.dist(end, anchor) > 14:
-            line = {
-                "arrowstyle": "-",
-                "color": name.get_color(),
-                "linewidth": 0.6,
-                "shrinkA": 0,
-                "shrinkB": 4,
-            }
-            axes.annotate("", name.xy, xytext=end, textcoords="figure points", arrowprops=line)
-
-
-def _occupied(line: Line2D) -> Rectangle:
-    ends = line.get_transform().transform(line.get_xydata())
-    (left, bottom), (right, top) = ends[0], ends[-1]
-    pad = 5.0 if len(ends) == 1 else 0.5  # a mark has its size, a line only its width
-    return Rectangle(left - pad, bottom - pad, right - left + 2 * pad, top - bottom + 2 * pad)
+def _ends(measure: Measure) -> tuple[float, float]:
+    low, high = (measure.known if end is None else end for end in (measure.low, measure.high))
+    return low, high

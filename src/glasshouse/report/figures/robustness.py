@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from glasshouse.exhibits import Robustness
 from glasshouse.report.figures import drawing
-from glasshouse.report.figures.drawing import ACCENT, INK, SERIES, TALL, Drawing, drawn, gapped
+from glasshouse.report.figures.drawing import ACCENT, INK, SERIES, TALL, Drawing, defence_lines, drawn, gapped
 from glasshouse.report.words.names import defence_words, short_names
 from glasshouse.spelling import slug
 from glasshouse.verdicts.metrics import CENTRAL
@@ -48,14 +48,16 @@ def attacks_figure(points: Sequence[Robustness]) -> Drawing:
 
 
 def defences_figure(points: Sequence[Robustness], colours: dict[str, str]) -> Drawing:
-    """One attack on the federated model under each defence, a colour for each."""
+    """One attack on the federated model under each defence, a colour or dashes for each."""
+    lines = defence_lines(colours)
 
     def draw(axes: Axes) -> None:
         for defence in dict.fromkeys(p.defence for p in points):
             line = [p for p in points if p.defence == defence]
             bare = defence == "none"
             look = {"label": defence_words(defence), "zorder": 4 if bare else 3}
-            _draw_line(axes, line, colours.get(defence, INK), "-", 2.2 if bare else 1.3, band=bare, **look)
+            colour, dashes = colours.get(defence, INK), lines.get(defence, "-")
+            _draw_line(axes, line, colour, dashes, 2.2 if bare else 1.3, band=bare, **look)
         _finish(axes, points)
 
     name = slug("robustness-defences", points[0].norm)

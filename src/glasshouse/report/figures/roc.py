@@ -9,7 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from glasshouse.exhibits import Roc
-from glasshouse.report.figures.drawing import DASHED, INK, PALETTE, TALL, Drawing, drawn, legend_below
+from glasshouse.report.figures.drawing import (
+    DASHED,
+    INK,
+    PALETTE,
+    TALL,
+    Drawing,
+    defence_lines,
+    drawn,
+    legend_below,
+)
 from glasshouse.report.words.names import adversary_words, defence_words
 from glasshouse.spelling import slug
 from glasshouse.verdicts.measure import by_access, grouped
@@ -78,11 +87,14 @@ def roc_figure(panel: RocPanel, colours: dict[str, str]) -> Drawing | None:
     floor = min(0.5 / max(1, roc.nonmembers) for roc in curves)
     floor = min(floor, 0.5 / max(1, min(roc.members for roc in curves)), 0.05)
 
+    lines = defence_lines(colours)
+
     def draw(axes: Axes) -> None:
         axes.plot([floor, 1], [floor, 1], color=INK, linewidth=0.9, linestyle=DASHED, label="blind guess")
         for rank, roc in enumerate(curves):
             bare = roc.defence == "none" if panel.by == "defence" else rank == 0
             look: Any = {"color": colours.get(roc.defence, INK), "label": defence_words(roc.defence)}
+            dashes = lines.get(roc.defence, "-") if panel.by == "defence" else "-"
             if panel.by == "attack":
                 look = {"color": PALETTE[rank % len(PALETTE)], "label": f"{roc.attack}, AUC {area(roc):.3f}"}
             look["zorder"] = 3 if bare else 2
@@ -92,7 +104,9 @@ def roc_figure(panel: RocPanel, colours: dict[str, str]) -> Drawing | None:
                 axes.plot(accused, detected, "o", markersize=8 if bare else 6, clip_on=False, **look)
             else:
                 accused, detected = ([max(rate, floor) for rate in rates] for rates in (roc.fpr, roc.tpr))
-                axes.step(accused, detected, where="post", linewidth=2.2 if bare else 1.2, **look)
+                axes.step(
+                    accused, detected, where="post", linestyle=dashes, linewidth=2.2 if bare else 1.2, **look
+                )
         for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
             scale("log")
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from glasshouse.report.words.matrix import severity_class
 from glasshouse.report.words.names import defence_words
 from glasshouse.spelling import DASH, interval, number
 from glasshouse.verdicts.measure import Measure, leaks
@@ -24,12 +25,16 @@ def columns(*labels: str, numeric: bool = False) -> list[Column]:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown, the key it sorts by, and its CSV values (one for each of the column's names)."""
+    """What is shown, the key it sorts by, and its CSV values (one for each of the column's names).
+
+    `title` is shown on demand.
+    """
 
     text: str
     sort: str
     csv: tuple[str, ...]
     mark: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ def measure_cell(measure: Measure | None) -> Cell:
     """A value whose interval goes into the CSV, marked where it is a leak."""
     if measure is None:
         return Cell(DASH, "", ("", "", ""))
-    mark = measure.judged if leaks(measure) else ""
+    mark = severity_class(measure) if leaks(measure) else ""
     shown = number_cell(measure.value, metric_words(measure.row.metric).unit)
     return Cell(shown.text, shown.sort, (*shown.csv, *interval_cell(measure.low, measure.high).csv), mark)
 

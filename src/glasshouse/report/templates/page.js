@@ -78,3 +78,18 @@ nameTheme();
 addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details")) details.open = true;
 });
+
+function openTarget() {
+  const name = decodeURIComponent(location.hash.slice(1));
+  const target = name && document.getElementById(name);
+  if (!target) return;
+  for (let fold = target; fold; fold = fold.parentElement) if (fold.tagName === "DETAILS") fold.open = true;
+  target.scrollIntoView();
+}
+addEventListener("hashchange", openTarget);
+// A link to where the reader already is changes no hash, and the fold may have been closed since.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href^='#']");
+  if (link && link.hash === location.hash) openTarget();
+});
+openTarget();

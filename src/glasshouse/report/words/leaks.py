@@ -1,7 +1,7 @@
 """What a defence buys and what it costs, and who is at risk when, in words."""
 
 from glasshouse.exhibits import Risk
-from glasshouse.report.words.names import adversary_words, defence_words
+from glasshouse.report.words.names import defence_words
 from glasshouse.spelling import number
 from glasshouse.verdicts.exposure import Exposure
 from glasshouse.verdicts.metrics import metric_words
@@ -14,17 +14,12 @@ _WITHOUT = {
         "This attack finds nothing without a defence, so there is nothing here for a defence to lower."
     ),
     "no effect shown": "No defence tried lowers it by more than the intervals allow for.",
+    "makes it worse": "Every defence tried makes it worse.",
 }
 _WITH = {
     "stops": "Cheapest defence that brings the interval down to chance",
     "lowers": "No defence tried stops it; the one that lowers it most",
 }
-
-
-def tradeoff_title(tradeoff: Tradeoff) -> str:
-    """The panel's name."""
-    where = f", {tradeoff.context}" if tradeoff.context else ""
-    return f"{adversary_words(tradeoff.adversary).label}: {tradeoff.attack}{where}"
 
 
 def worth_sentence(tradeoff: Tradeoff) -> str:

@@ -18,7 +18,7 @@ def verdict(measure: Measure) -> str:
         "clear": f"{family.not_found} (interval includes chance)",
         "below": f"{family.not_found} (interval on the wrong side of chance)",
         "unjudged": "not judged (no interval or no chance level)",
-        "unknown": "not estimable",
+        "unknown": "could not be tried" if measure.row.metric == NOT_RUN else "not estimable",
     }[measure.judged]
 
 
@@ -92,17 +92,22 @@ def overall(answers: Sequence[AdversaryAnswers]) -> str:
     if not answers:
         return "No attack was run, so this page says how good the model is and not what it gives away."
     won = [one for one in answers if one.leaks]
+    tried = [one for one in answers if any(answer.lead.value is not None for answer in one.answers)]
+    quiet = [one for one in tried if not one.leaks]
     several = len(answers) > 1
     who = f"Of {_counted(len(answers))} kinds of adversary" if several else "Of the one adversary tried"
-    if not won:
-        return f"{who}, none did better than a blind guess; that is no proof that nothing leaks."
+    parts = []
     if len(won) == len(answers):
-        return f"{who}, {'all' if several else 'it'} did better than a blind guess: {_named(won)}."
-    return (
-        f"{who}, {_counted(len(won))} did better than a blind guess: {_named(won)}; "
-        f"nothing was shown for {_named([one for one in answers if not one.leaks])}, "
-        "which is no proof of safety."
-    )
+        parts.append(f"{who}, {'all' if several else 'it'} did better than a blind guess: {_named(won)}")
+    elif won:
+        parts.append(f"{who}, {_counted(len(won))} did better than a blind guess: {_named(won)}")
+    else:
+        parts.append(f"{who}, none did better than a blind guess; that is no proof that nothing leaks")
+    if won and quiet:
+        parts.append(f"nothing was shown for {_named(quiet)}, which is no proof of safety")
+    if len(tried) < len(answers):
+        parts.append(f"no attack of {_named([one for one in answers if one not in tried])} could be tried")
+    return f"{'; '.join(parts)}."
 
 
 def noticed(vetting: Measure) -> str:

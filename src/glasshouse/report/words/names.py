@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glasshouse.defences import split_defences
+from glasshouse.spelling import defence_words as defence_words
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,39 @@ ADVERSARIES = {
     ),
 }
 
+_CALLED = {
+    "i-fgsm": "I-FGSM",
+    "mia-bad": "MIA-BAD",
+    "r-gap": "R-GAP",
+    "scale-mia": "Scale-MIA",
+    "scale-mia-peeled": "Scale-MIA, peeled",
+    "strongest": "strongest evasion",
+}
+"""Attacks whose names are spelled otherwise than they are typed."""
+
+_SPELLED = {
+    "adam": "Adam",
+    "apgd": "APGD",
+    "april": "APRIL",
+    "bavaria": "BaVarIA",
+    "ce": "CE",
+    "dlg": "DLG",
+    "dlr": "DLR",
+    "fgsm": "FGSM",
+    "gradinversion": "GradInversion",
+    "gradvit": "GradViT",
+    "idlg": "iDLG",
+    "l1": "L1",
+    "l2": "L2",
+    "lbfgs": "L-BFGS",
+    "lira": "LiRA",
+    "llr": "LLR",
+    "pgd": "PGD",
+    "rmia": "RMIA",
+    "sgd": "SGD",
+}
+"""Parts of names that are spelled otherwise than they are typed."""
+
 
 def adversary_words(name: str) -> Adversary:
     """The entry of an adversary, or one made from its name."""
@@ -69,22 +102,19 @@ def adversary_words(name: str) -> Adversary:
     return known or Adversary(name.capitalize(), f"The adversary called {name}", "", "")
 
 
-def defence_words(spec: str | None) -> str:
-    """A short name: `pruning(fraction=0.95)` is "pruning 0.95", `none` is "undefended"."""
-    if not spec or spec == "none":
-        return "undefended"
-    return " + ".join(_one_defence(part) for part in split_defences(spec))
+def attack_words(spec: str | None) -> str:
+    """What an attack is called in a text, without its options.
+
+    >>> attack_words("strongest-inversion(seconds=2.0,adaptive=True)"), attack_words("lira")
+    ('strongest inversion', 'LiRA')
+    """
+    name = (spec or "").partition("(")[0].strip()
+    return _CALLED.get(name) or " ".join(_SPELLED.get(part, part) for part in name.split("-"))
 
 
 def short_names(attacks: Sequence[str]) -> dict[str, str]:
     """Each attack without its options, where that still tells them apart."""
     bases = [attack.partition("(")[0] for attack in attacks]
-    return {full: base if bases.count(base) == 1 else full for full, base in zip(attacks, bases)}
-
-
-def _one_defence(spec: str) -> str:
-    name, _, inside = spec.strip().partition("(")
-    options = [option.strip() for option in inside.rstrip(")").split(",") if option.strip()]
-    if len(options) == 1:
-        options = [options[0].partition("=")[2] or options[0]]
-    return " ".join([name.replace("-", " ").strip(), *options])
+    return {
+        full: attack_words(full) if bases.count(base) == 1 else full for full, base in zip(attacks, bases)
+    }

@@ -31,6 +31,9 @@ TINY = {
 }  # fmt: skip
 
 
+SHADOWED = ("mia-bad", "lira", "rmia", "bavaria", "stacked")
+"""The attacks by default that train shadow models."""
+
 WITHOUT_A_BLIND_GUESS = {
     "clean-accuracy",
     "clean-accuracy-over-central",
@@ -43,6 +46,9 @@ WITHOUT_A_BLIND_GUESS = {
     "single-guess-recovery-rate",
     "offline-seconds",
     "online-seconds",
+    "bytes-up",
+    "bytes-down",
+    "training-seconds",
     "vet-alarm",
 }
 
@@ -62,12 +68,14 @@ def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tin
     met = {(row.adversary, row.attack, row.defence) for row in attacked}
     servers = ("curious server", "blind server")
     pairs = {
-        *(("outsider", attack) for attack in ("loss-threshold", "gap", "mia-bad", "lira", "rmia")),
+        *(("outsider", attack) for attack in ("loss-threshold", "gap", *SHADOWED)),
         *(
             (server, attack)
             for server in servers
             for attack in (
                 "lira",
+                "bavaria",
+                "stacked",
                 "loss-trajectory",
                 "gradient-alignment",
                 "strongest-inversion(seconds=0.2)",
@@ -89,6 +97,12 @@ def test_every_adversary_meets_every_defence_and_every_defence_has_its_price(tin
         if adaptive_forms(["dlg"], defence)
     }
     assert len(informed) == 2 * len(TINY["audit"]["defences"])
+    informed |= {
+        (adversary, f"{attack}(adaptive=True)", defence)
+        for adversary, attack in pairs
+        for defence in defences - {"none"}
+        if attack in SHADOWED
+    }
     assert met == {(*pair, defence) for pair in pairs for defence in defences} | informed
     priced = {row.defence for row in tiny_run.findings if row.metric == "test-accuracy"}
     assert priced == defences
@@ -102,7 +116,11 @@ def test_every_number_has_its_n_its_chance_and_what_it_assumes(tiny_run):
         assert row.seed == 0
         if row.value is not None and row.low is not None:
             assert row.low <= row.value
-            assert row.high is None if row.metric == "epsilon" else row.value <= row.high
+            assert (
+                row.high is None
+                if row.metric in ("epsilon", "epsilon-delta-lower-bound")
+                else row.value <= row.high
+            )
     told = {row.attack: row.assumes for row in tiny_run.findings if row.attack}
     assert "auxiliary" in " ".join(told["loss-threshold"])
     assert "auxiliary" not in " ".join(told["gap"])

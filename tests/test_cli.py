@@ -37,7 +37,9 @@ def test_help_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("name", ["audit", "init", "study", "vet", "inspect", "list", "data", "report"])
+@pytest.mark.parametrize(
+    "name", ["audit", "gate", "init", "study", "vet", "inspect", "list", "data", "report"]
+)
 def test_every_command_shows_an_example(command, name):
     code, out, _ = command(name, "--help")
     assert code == 0

@@ -8,6 +8,7 @@ import pytest
 import torch
 from cases import ONE_STEP, SUBJECT, access_to, finished, truth_of, waiting
 from conftest import CLASSES, SHAPE, make_plain_model, make_split
+from timeless import timeless
 
 from glasshouse.access import (
     AggregateAccess,
@@ -182,14 +183,8 @@ def case():
         yield dataclasses.replace(case, shadows=lambda kind: shadows)
 
 
-def without_seconds(findings):
-    return [dataclasses.replace(finding, seconds=None) for finding in findings]
-
-
 def honest_findings(case):
-    return [
-        without_seconds(examine(case, assignment.spec, assignment.access).findings()) for assignment in HONEST
-    ]
+    return [timeless(examine(case, assignment.spec, assignment.access).findings()) for assignment in HONEST]
 
 
 @pytest.mark.parametrize(("vandal", "adversary"), VANDALS)
@@ -213,7 +208,7 @@ def test_attacks_that_follow_each_other_in_one_worker_do_not_meet(case, tmp_path
     with Engine(workers) as engine:
         alone, mixed = attacked(HONEST, "alone"), attacked(between, "mixed")
     for one, other in zip(alone, mixed[1::2], strict=True):
-        assert without_seconds(one.findings) == without_seconds(other.findings)
+        assert timeless(one.findings) == timeless(other.findings)
         assert one.exhibits == other.exhibits
 
 

@@ -56,7 +56,9 @@ def shortened(setting, **data):
         update={
             "data": setting.data.model_copy(update=parts),
             "training": setting.training.model_copy(update={"rounds": 2}),
-            "audit": setting.audit.model_copy(update={"defences": (), "central": False}),
+            "audit": setting.audit.model_copy(
+                update={"defences": (), "central": False, "seconds": 1.0, "ladder": False}
+            ),
         }
     )
 

@@ -15,6 +15,7 @@ from fuzz_inputs import LAB, SMALL, SPELLED, archives, configurations, extremes,
 from fuzzing import CANARY, DAMAGES, command, configuration, fuzz, json_with, written
 from hypothesis import strategies as st
 from report_runs import a_row
+from timeless import timeless_rows
 
 from glasshouse.defences import make_defences, split_defences
 from glasshouse.errors import BadInput
@@ -104,7 +105,7 @@ def whole(tmp_path_factory):
 
 def numbers(run):
     """The findings without the time they took."""
-    return [{**row, "seconds": None} for row in json.loads((run / "results.json").read_text())]
+    return timeless_rows(json.loads((run / "results.json").read_text()))
 
 
 def kept_files(folder):

@@ -22,12 +22,12 @@ ORDER = [
     {"access"},
     {"evidence"},
     {"attacks"},
-    {"auditing"},
     {"spelling", "verdicts"},
+    {"auditing"},
     {"studies"},
     {"report"},
     {"listing", "api", "integrations"},
-    {"command_options", "inspect_command", "search_command", "vet_command", "cli"},
+    {"command_options", "gate_command", "inspect_command", "search_command", "vet_command", "cli"},
 ]
 """The top-level packages and modules, in the order of the flow: each imports only from those further up, and
 those on one line only from each other if that closes no circle. The package itself, which gives users the

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from timeless import timeless
 
 from glasshouse.auditing.run import run_audit
 from glasshouse.auditing.setting import make_setting
@@ -85,7 +86,7 @@ def lab(tmp_path, monkeypatch):
 
 def run(setting, out):
     findings = run_audit(make_setting(setting), out=out, workers=1, quiet=True).findings
-    return [(row.defence, row.attack, row.metric, row.value, row.low) for row in findings]
+    return [(row.defence, row.attack, row.metric, row.value, row.low) for row in timeless(findings)]
 
 
 @pytest.mark.parametrize(

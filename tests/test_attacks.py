@@ -15,6 +15,7 @@ from glasshouse.attacks.crafted.saturated_head import SaturatedHead
 from glasshouse.attacks.labels.counts import LabelCountsFromUpdates
 from glasshouse.attacks.membership.threshold import Gap, LossThreshold
 from glasshouse.auditing.examine import examine
+from glasshouse.defences import make_defences
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.evasion import AdversarialExamples
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
@@ -158,6 +159,20 @@ def test_noise_does_stop_a_saturated_head(engine):
     assert [tuple(counted.counts) for counted in evidence.counted] != [
         tuple(row) for row in case.truth.label_counts
     ]
+
+
+@pytest.mark.parametrize("defence", [
+    "gaussian-noise(std=0.1)", "clipping(norm=0.5)+laplacian-noise(scale=0.05)", "dp-sgd(norm=1.0,noise=2.0)",
+])  # fmt: skip
+def test_a_saturated_head_that_knows_of_noise_averages_it_over_rounds(engine, defence):
+    recipe = Recipe(epochs=2, batch_size=10, lr=0.1)
+    case = finished(engine, split=make_split((40, 20, 10)), recipe=recipe, defence=defence)
+
+    def right(attack):
+        evidence = attack.run(access_to(case, ServerAccess), Knowledge(defence=make_defences(defence)), RNG)
+        return np.mean([overlap(k.counts, row) for k, row in zip(evidence.counted, case.truth.label_counts)])
+
+    assert right(SaturatedHead(adaptive=True, repeats=100)) > max(0.95, right(SaturatedHead()))
 
 
 def test_label_attacks_say_why_they_do_not_apply(engine):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Attack
+from glasshouse.attacks.crafted.saturated_head import SaturatedHead, adds_noise
 from glasshouse.attacks.inversion.adaptive import worth_knowing
 from glasshouse.attacks.inversion.matching import GradientMatching
 from glasshouse.attacks.inversion.strongest import StrongestInversion
@@ -35,6 +36,8 @@ def _adaptive(spec: str, stack: Stack) -> str | None:
         helps = worth_knowing(stack)
     elif isinstance(attack, ShadowAttack):
         helps = changes_training(stack)
+    elif isinstance(attack, SaturatedHead):
+        helps = adds_noise(stack)
     else:
         return None
     if attack.adaptive or not helps:

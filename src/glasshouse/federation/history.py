@@ -56,12 +56,6 @@ class History:
     memory: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
     kept: Mapping[int, Mapping[str, Tensor]] = dataclasses.field(default_factory=dict)
 
-    def at_rest(self, patience: int) -> bool:
-        """Whether the last `patience` rounds brought nothing better on held-out images than those before."""
-        reached = [row.acc_held_out or 0.0 for row in self.rounds]
-        before, late = reached[:-patience], reached[-patience:]
-        return bool(before) and max(late) <= max(before)
-
 
 class Record:
     """Keeps a federation's history and the observed rounds in a folder, or in memory where none is given.

@@ -12,7 +12,8 @@ defence has changed the scale nothing fits, and a second probe with another clas
 proportions instead.
 
 So the counts are exact where all batches are equally large, and close elsewhere. Of labels that clients
-smooth, the share spread over all classes is taken off first.
+smooth, the share spread over all classes is taken off first. Against noise on the updates a server that knows
+of it repeats its probes and takes the mean: clients count the same labels every time and draw other noise.
 """
 
 from collections.abc import Sequence
@@ -23,13 +24,19 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ServerAccess
-from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.attacks.attack import Attack, Knowledge, required
 from glasshouse.attacks.labels.head import Head, find_head
+from glasshouse.defences.defence import Stack
+from glasshouse.defences.perturbation import GaussianNoise, LaplacianNoise
+from glasshouse.defences.private_sgd import PrivateSGD
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.recipe import Recipe
 from glasshouse.measures.labels import whole_counts
-from glasshouse.options import check_number
+from glasshouse.options import check_flag, check_number, check_whole
+
+NOISE = (GaussianNoise, LaplacianNoise, PrivateSGD)
+"""What makes the updates of a client noisy, and not only their sum."""
 
 TOLERANCE = 0.01
 """How far single precision may leave a solution from a whole number, or a sum from zero (relative)."""
@@ -37,36 +44,63 @@ TOLERANCE = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class SaturatedHead(Attack):
-    """Sends a network whose answer is fixed, so that the updates spell out the label counts."""
+    """Sends a network whose answer is fixed, so that the updates spell out the label counts.
+
+    An `adaptive` one knows the clients' defences. Where they add noise it takes the mean of `repeats` rounds.
+    """
 
     bias: float = 1000.0
+    adaptive: bool = False
+    repeats: int = 8
     family = "labels"
     needs = (ServerAccess,)
 
     def __post_init__(self) -> None:
         check_number("saturated-head", "bias", self.bias, 200, 1e6)
+        check_flag("saturated-head", "adaptive", self.adaptive)
+        check_whole("saturated-head", "repeats", self.repeats, 1, 10_000)
+
+    @property
+    def knows(self) -> tuple[str, ...]:
+        return ("defence",) if self.adaptive else ()
 
     def run(self, access: ServerAccess, knowledge: Knowledge, rng: torch.Generator) -> LabelCounts:
         head = find_head(access.protocol)
-        everyone = range(len(access.sizes))
-        probes = [access.exchange(self.craft(access, head, saturated), everyone) for saturated in (0, 1)]
-        growth = [_bias_growth(access, head, delivery) for delivery in probes]
+        rounds = self.repeats if self.adaptive and adds_noise(required(knowledge.defence)) else 1
+        growth = [self._mean_growth(access, head, saturated, rounds) for saturated in (0, 1)]
         counted = []
-        for clients, first in growth[0].items():
+        for clients in (clients for clients in growth[0] if clients in growth[1]):
+            first, second = (grown[clients] for grown in growth)
             sizes, recipe = [access.sizes[client] for client in clients], access.protocol.recipe
             samples = sum(sizes)
             counts = decode_growth(first, recipe, samples) if len(clients) == 1 else None
             if counts is None:
-                probed = [without_smoothing(grown, recipe, sizes) for grown in (first, growth[1][clients])]
+                probed = [without_smoothing(grown, recipe, sizes) for grown in (first, second)]
                 counts = whole_counts(combine_probes(*probed), samples)
             counted.append(CountedLabels(clients, counts))
         return LabelCounts(tuple(counted))
+
+    def _mean_growth(
+        self, access: ServerAccess, head: Head, saturated: int, rounds: int
+    ) -> dict[tuple[int, ...], np.ndarray]:
+        """The growth of the biases of each client, or of all that are summed, on average over `rounds`."""
+        sent, everyone = self.craft(access, head, saturated), range(len(access.sizes))
+        probes = [_bias_growth(access, head, access.exchange(sent, everyone)) for _ in range(rounds)]
+        return {
+            clients: np.mean([growth[clients] for growth in probes if clients in growth], axis=0)
+            for clients in {clients: None for growth in probes for clients in growth}
+        }
 
     def craft(self, access: ServerAccess, head: Head, saturated: int) -> Tensor:
         """A model that knows nothing and always answers `saturated`, shape (P,)."""
         vector = torch.zeros_like(access.current)
         access.protocol.layout.named(vector)[head.bias][saturated] = self.bias
         return vector
+
+
+def adds_noise(stack: Stack) -> bool:
+    """Whether clients add noise to what they send, other noise every time."""
+    return any(isinstance(defence, NOISE) for defence in stack.defences)
 
 
 def decode_growth(growth: np.ndarray, recipe: Recipe, samples: int) -> np.ndarray | None:

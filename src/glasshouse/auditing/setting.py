@@ -176,7 +176,6 @@ EXAMPLE = Setting(
         defences=(
             "gaussian-noise(std=0.05)",
             "pruning(fraction=0.95)",
-            "clipping(norm=1.0)",
             "clipping(norm=1.0)+gaussian-noise(std=0.05)",
         ),
         shadows=4,  # as many as are trained under each defence, so that the two differ in the defence alone

@@ -51,7 +51,7 @@ class SaturatedHead(Attack):
 
     bias: float = 1000.0
     adaptive: bool = False
-    repeats: int = 8
+    repeats: int = 4
     family = "labels"
     needs = (ServerAccess,)
 

@@ -1,5 +1,6 @@
 """A user's own models and weights: what is accepted, and one clear line for everything else."""
 
+import doctest
 import pickle
 
 import pytest
@@ -8,7 +9,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from glasshouse.errors import BadInput
-from glasshouse.models import build
+from glasshouse.models import build, foreign
+from glasshouse.models.foreign import OURS, TIMM, TORCHVISION, in_our_names
 from glasshouse.models.loading import load_model, load_weights
 
 SHAPE = (1, 8, 8)
@@ -268,3 +270,39 @@ def test_missing_files_folders_and_unknown_suffixes_are_refused(tmp_path):
         with pytest.raises(BadInput) as refused:
             load_weights(mlp(), path)
         one_line(refused, str(path), words)
+
+
+@pytest.mark.parametrize("library", [TORCHVISION, TIMM], ids=["torchvision", "timm"])
+def test_an_efficientnet_of_another_library_is_loaded_by_its_names(tmp_path, library):
+    model, fresh = (build("efficientnet-b0", (3, 32, 32), 10) for _ in range(2))
+    foreign = dict(zip(OURS.layers(), library.layers(), strict=True))
+    state = model.state_dict()
+    assert {name.rpartition(".")[0] for name in state} == set(OURS.layers())
+    renamed = {f"{foreign[layer]}.{kind}": state[f"{layer}.{kind}"]
+               for layer, _, kind in (name.rpartition(".") for name in state)}  # fmt: skip
+    save_file(renamed, tmp_path / "saved.safetensors")
+    load_weights(fresh, tmp_path / "saved.safetensors")
+    assert all(torch.equal(part, fresh.state_dict()[name]) for name, part in state.items())
+
+
+@pytest.mark.parametrize(("name", "shape"), [
+    ("features.0.0.weight", (32, 3, 3, 3)), ("features.1.0.block.0.0.weight", (32, 1, 3, 3)),
+    ("features.1.0.block.1.fc1.weight", (8, 32, 1, 1)), ("features.1.0.block.2.0.weight", (16, 32, 1, 1)),
+    ("features.2.0.block.0.0.weight", (96, 16, 1, 1)), ("features.2.1.block.2.fc2.bias", (144,)),
+    ("features.4.2.block.1.0.weight", (480, 1, 3, 3)), ("features.6.3.block.1.1.running_mean", (1152,)),
+    ("features.7.0.block.3.1.running_var", (320,)), ("features.8.0.weight", (1280, 320, 1, 1)),
+    ("classifier.1.weight", (10, 1280)),
+    ("conv_stem.weight", (32, 3, 3, 3)), ("blocks.0.0.conv_dw.weight", (32, 1, 3, 3)),
+    ("blocks.0.0.se.conv_reduce.weight", (8, 32, 1, 1)), ("blocks.0.0.conv_pw.weight", (16, 32, 1, 1)),
+    ("blocks.1.0.conv_pw.weight", (96, 16, 1, 1)), ("blocks.1.1.se.conv_expand.bias", (144,)),
+    ("blocks.3.2.conv_dw.weight", (480, 1, 3, 3)), ("blocks.5.3.bn2.running_mean", (1152,)),
+    ("blocks.6.0.bn3.running_var", (320,)), ("conv_head.weight", (1280, 320, 1, 1)),
+    ("classifier.weight", (10, 1280)),
+])  # fmt: skip
+def test_the_names_of_other_libraries_mean_the_layers_of_their_shapes(name, shape):
+    (ours,) = in_our_names({name: torch.empty(0)})
+    assert build("efficientnet-b0", (3, 32, 32), 10).state_dict()[ours].shape == shape
+
+
+def test_the_docstrings_hold():
+    assert doctest.testmod(foreign).failed == 0

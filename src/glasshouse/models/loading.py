@@ -16,6 +16,7 @@ from glasshouse.errors import BadInput, named, quoted
 from glasshouse.models import build
 from glasshouse.models.checking import check_alike, check_answers, check_output, check_travels
 from glasshouse.models.files import check_names, fitting, read_named
+from glasshouse.models.foreign import in_our_names
 from glasshouse.models.shapes import Shape, check_classes, check_shape
 from glasshouse.registry import import_users
 
@@ -108,11 +109,13 @@ def load_weights(model: nn.Module, path: str | Path, *, sound: bool = True) -> N
     """Put the weights in `path`, a `.safetensors`, `.pt` or `.pth` file of a state dict, into `model`.
 
     The model is left as it was unless every tensor has its name and shape and, where they must be `sound`, is
-    finite.
+    finite. EfficientNet-B0 may have been saved by torchvision or timm.
     """
     path = Path(path)
     saved = read_named(path)
     expected = model.state_dict()
+    if not saved.keys() & expected.keys():
+        saved = in_our_names(saved)
     tied = _tied(expected)
     saved = dict(saved) | {
         name: saved[twin]

@@ -20,8 +20,9 @@ from conftest import make_images, make_plain_model, make_split
 
 from glasshouse import access
 from glasshouse.access import QueryAccess
+from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.auditing.setting import Setting
+from glasshouse.auditing.setting import EXAMPLE, Setting
 from glasshouse.cli import app
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
@@ -118,6 +119,17 @@ def test_the_report_page_explains_every_verdict():
     for family in families().values():
         assert f"**{family.found}**" in text
         assert f"**{family.not_found}**" in text
+
+
+def test_getting_started_counts_what_the_example_has():
+    text = " ".join((ROOT / "docs" / "getting-started.md").read_text().split())
+    words = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight")
+    needs = {need for spec in EXAMPLE.audit.attacks for need in ATTACKS.make(spec).needs}
+    adversaries = {need.adversary for need in needs}
+    assert f"under each of {words[len(EXAMPLE.audit.defences)]} defences" in text
+    assert f"let {words[len(adversaries)]} kinds of adversary" in text
+    shadows = words[EXAMPLE.audit.shadows], words[EXAMPLE.audit.adaptive_shadows]
+    assert "{} without a defence, and {} under each".format(*shadows) in text
 
 
 def test_the_readme_names_every_command():

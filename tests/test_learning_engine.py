@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from conftest import make_images
 
-from glasshouse.errors import Fault
+import glasshouse
+from glasshouse.errors import Fault, one_line_warning
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.shared import Shared
 
@@ -34,6 +35,10 @@ def frozen(_: int) -> int:
 
 def blocked(_: int) -> bool:
     return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def form_of_warnings(_: int) -> str:
+    return warnings.formatwarning("careful", UserWarning, glasshouse.__file__, 1)
 
 
 def process(_: int) -> int:
@@ -103,6 +108,12 @@ def test_an_engine_works_in_a_thread_that_is_not_the_main_one():
     thread.start()
     thread.join()
     assert found == [0, 1, 4, 9]
+
+
+def test_workers_warn_as_their_parent_does(monkeypatch):
+    monkeypatch.setattr(warnings, "formatwarning", one_line_warning)
+    with Engine(2) as engine:
+        assert list(engine.map(form_of_warnings, range(4))) == ["glasshouse: careful\n"] * 4
 
 
 def test_workers_leave_an_interruption_to_their_parent():

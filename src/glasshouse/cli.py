@@ -19,7 +19,7 @@ from glasshouse.command_options import (
     refuse_contradictions,
     resumable,
 )
-from glasshouse.errors import BadInput, disk_failed, fault_of, named, one_line
+from glasshouse.errors import BadInput, disk_failed, fault_of, named, one_line, one_line_warning
 from glasshouse.gate_command import gate
 from glasshouse.inspect_command import inspect
 from glasshouse.search_command import search_policy
@@ -263,17 +263,9 @@ def _crash(error: Exception) -> str:
     )
 
 
-def _one_line_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-) -> str:
-    """A warning as the commands show it: without the place in the code that gives it."""
-    ours = filename.startswith(str(Path(__file__).parent))
-    return f"glasshouse: {message}\n" if ours else f"{filename}: {category.__name__}: {message}\n"
-
-
 def main() -> None:
     """Run a command; what the user got wrong is one line and exit code 2, what is our fault one and 3."""
-    warnings.formatwarning = _one_line_warning
+    warnings.formatwarning = one_line_warning
     try:
         app()
     except Exception as error:

@@ -2,6 +2,7 @@
 how a line names what went wrong."""
 
 import errno
+from pathlib import Path
 
 LONGEST_VALUE = 100
 LONGEST_MESSAGE = 300
@@ -33,6 +34,14 @@ class Fault(BadInput):
 
     A fault passes: it is never a finding, and what it stopped is done when the command is run again.
     """
+
+
+def one_line_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning as the commands show it: without the place in the code that gives it."""
+    ours = filename.startswith(str(Path(__file__).parent))
+    return f"glasshouse: {message}\n" if ours else f"{filename}: {category.__name__}: {message}\n"
 
 
 def disk_failed(error: BaseException) -> bool:

@@ -3,9 +3,17 @@
 import os
 import threading
 import time
+import warnings
+from collections.abc import Callable
 
 POLL = 0.5
 """Seconds between two looks at the parent."""
+
+
+def begin(parent: int, form_of_warnings: Callable[..., str]) -> None:
+    """Begin as a worker of `parent`: warn as it does, and end with it."""
+    warnings.formatwarning = form_of_warnings
+    end_with(parent)
 
 
 def end_with(parent: int) -> None:

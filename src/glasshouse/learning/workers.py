@@ -19,7 +19,7 @@ from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from glasshouse.errors import Fault
-from glasshouse.learning.parent import end_with
+from glasshouse.learning.parent import begin
 from glasshouse.learning.shared import dump, load
 
 Job = TypeVar("Job")
@@ -106,8 +106,8 @@ class Workers:
             return_as="generator",
             batch_size=1,
             max_nbytes=None,
-            initializer=end_with,
-            initargs=(os.getpid(),),
+            initializer=begin,
+            initargs=(os.getpid(), warnings.formatwarning),
         )
         run = joblib.delayed(_run)
         with _interrupts_for_parent_alone():

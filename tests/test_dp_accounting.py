@@ -40,7 +40,34 @@ def test_the_epsilon_of_dp_fedavg_is_that_of_dp_accounting():
     made = promise("differential-privacy(noise=1.5,delta=1e-4)", fraction=0.3)
     assert (made.unit, made.rate, made.steps, made.sampling) == ("client", 0.3, 10, "poisson")
     assert made.epsilon == pytest.approx(directly(1.5, 0.3, 10, 1e-4), rel=1e-6)
-    assert made.neighbours == "add-remove"
+    assert made.neighbours == "zero-out"
+
+
+@pytest.mark.parametrize(("spec", "trusted", "neighbours"), [
+    ("dp-sgd(noise=1.0)", True, "zero-out"),
+    ("dp-sgd(noise=1.0,records=100)", True, "add-remove"),
+    ("differential-privacy(noise=1.0)", True, "zero-out"),
+    ("differential-privacy(noise=1.0,clients=10)", True, "add-remove"),
+    ("differential-privacy(noise=1.0,clients=10)", False, "zero-out"),  # the server sees who takes part
+])  # fmt: skip
+def test_a_number_that_follows_from_the_data_is_public(spec, trusted, neighbours):
+    made = promise(spec, trusted=trusted)
+    assert made.neighbours == neighbours
+    assert ("is public" in made.described) == (neighbours == "zero-out")
+
+
+@pytest.mark.parametrize("spec", ["dp-sgd(noise=1.0)", "differential-privacy(target_epsilon=1.0)"])
+def test_where_clients_report_without_noise_nothing_is_promised(spec):
+    assert math.isinf(promise(spec, reports=("its loss",)).epsilon)
+    assert math.isfinite(promise(spec).epsilon)
+
+
+def test_many_sizes_are_accounted_for_one_by_one():
+    sizes = tuple(range(20, 130, 10))
+    stack = make_defences("dp-sgd(target_epsilon=3.0)")
+    (settled,) = stack.settled(conditions(sizes=sizes)).defences
+    each = [make_defences("dp-sgd(target_epsilon=3.0)").settled(conditions(sizes=(size,))) for size in sizes]
+    assert settled.noise == pytest.approx(max(one.defences[0].noise for one in each), rel=1e-3)
 
 
 def test_every_client_in_every_round_is_a_gaussian_mechanism():

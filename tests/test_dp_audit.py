@@ -50,7 +50,7 @@ def test_what_was_spent_is_a_finding(tmp_path, defence, metric, steps):
     assert (epsilon.adversary, epsilon.attack, epsilon.defence) == (None, None, defence)
     assert epsilon.value == promise.epsilon == pytest.approx(4.0, rel=0.01)
     assert (delta.metric, delta.value) == ("delta", promise.delta)
-    for word in ("noise multiplier", "delta", "accountant", "more or less"):
+    for word in ("noise multiplier", "delta", "accountant", "is public"):
         assert word in epsilon.note
     (settled,) = made.case.defence.defences
     assert settled.noise == promise.noise

@@ -223,7 +223,7 @@ def test_a_proximal_term_is_no_matter_of_the_records():
 @pytest.mark.parametrize("defence", ["dp-sgd", "differential-privacy"])
 def test_batch_norm_is_refused_with_what_to_do_instead(defence):
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 4))
-    with pytest.raises(BadInput, match=r"replace it by group norm, or .* mode 'eval'"):
+    with pytest.raises(BadInput, match=r"replace it by group norm$"):
         federation(model, [20, 20], defence=defence)
     frozen = Recipe(batch_size=10, mode="eval")
     run = federation(model, [20, 20], defence=defence, recipe=frozen)
@@ -234,6 +234,23 @@ def test_batch_norm_is_refused_with_what_to_do_instead(defence):
     federation(grouped, [20, 20], defence=defence)
 
 
+def test_batch_norm_without_statistics_of_its_own_is_refused_in_any_mode():
+    norm = nn.BatchNorm2d(4, track_running_stats=False)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), norm, nn.Flatten(), nn.Linear(144, 4))
+    for mode in ("train", "eval"):
+        with pytest.raises(BadInput, match="covers no batch norm"):
+            federation(model, [20, 20], defence="dp-sgd", recipe=Recipe(batch_size=10, mode=mode))
+
+
+def test_adversarial_training_leaves_the_mode_as_it_is():
+    model = network()
+    step = make_defences("adversarial-training(steps=1)").training()
+    data, rng = images(4), torch.Generator()
+    for training in (True, False):
+        step.prepare(model.train(training), data.x, data.y, rng)
+        assert model.training == training
+
+
 # --- clients ---------------------------------------------------------------------------------------------
 
 
@@ -241,6 +258,39 @@ def change(run, plan):
     model = still()
     start = read_vector(model)
     return run.run(start, plan).vector - start
+
+
+@pytest.mark.parametrize("other", ["gaussian-noise(std=20.0)", "laplacian-noise(scale=5.0)"])
+def test_whatever_else_clients_do_their_updates_keep_to_the_norm(other):
+    private = "differential-privacy(norm=0.5,noise=0,clients=3)"
+    for defence in (f"{private}+{other}", f"{other}+{private}"):
+        run = federation(network(), [10] * 3, defence=defence)
+        delivery = run.exchange(read_vector(network()), [0, 1, 2], 0).delivery
+        assert all(float(update.delta.norm()) <= 0.5 * (1 + 1e-5) for update in delivery.updates)
+
+
+def test_noise_on_the_sum_is_added_once():
+    with pytest.raises(BadInput, match="more than one defence adds noise to the sum"):
+        make_defences("differential-privacy(clients=1,noise=0.5)+differential-privacy(clients=1000)")
+
+
+def test_a_channel_that_would_cut_the_noise_is_refused_with_the_clip_that_would_do():
+    defence = "differential-privacy(norm=1.0,noise=20.0)"
+    run = federation(still(), [10] * 4, defence=defence, channel="secure")
+    with pytest.raises(BadInput, match=r"entries of up to 81, and the channel cuts them at 8.*clip=81"):
+        run.run(read_vector(still()), Plan(rounds=1))
+    run = federation(still(), [10] * 4, defence=defence, channel="secure(clip=81.0)")
+    assert run.run(read_vector(still()), Plan(rounds=1)).rounds
+    assert federation(still(), [10] * 4, defence=defence).run(read_vector(still()), Plan(rounds=1)).rounds
+
+
+def test_a_round_whose_clients_all_drop_out_is_one_without_clients():
+    run = federation(
+        still(), [10] * 8, defence="differential-privacy(noise=1.0)", channel="plain(dropout=0.5)", seed=1
+    )
+    rounds = run.run(read_vector(still()), Plan(rounds=20, fraction=0.2)).rounds
+    assert any(len(row.clients) == 1 for row in rounds)  # half of one drops out: nobody is left
+    assert len(rounds) == 20
 
 
 SCALES = {"plain": "plain", "ideal": "ideal", "secure": "secure(clip=4000.0)"}

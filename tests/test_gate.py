@@ -71,6 +71,21 @@ def test_the_cautious_end_decides_unless_told_otherwise(gate):
     assert gate('outsider = { auc = 0.73 }\nend = "shown"', "--end", "possible")[0] == 1
 
 
+def test_what_contradicts_its_promise_is_not_released(gate, run):
+    rows = json.loads((run / "results.json").read_text())
+    spent = {"family": "privacy", "adversary": None, "attack": None, "metric": "epsilon-spent-record"}
+    bound = {"family": "canary-records", "attack": "canary-records", "metric": "epsilon-delta-lower-bound"}
+    rows += [
+        a_row(**spent, defence="pruning", value=1.0, low=None, high=None, chance=None),
+        a_row(**bound, defence="pruning", value=3.0, low=3.0, high=None, chance=0.0),
+    ]
+    (run / "results.json").write_text(json.dumps(rows))
+    code, out, _ = gate('outsider = "total"', "--defence", "pruning")
+    assert code == 1
+    assert "spends at least 3.000; one of the two is wrong" in out
+    assert gate('outsider = "total"')[0] == 0
+
+
 def test_an_adversary_that_could_not_be_tried_keeps_no_limit(gate):
     code, out, _ = gate('crafting-server = "slight"\n')
     assert code == 1

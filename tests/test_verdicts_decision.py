@@ -131,10 +131,11 @@ def test_bytes_seconds_and_a_promise_are_said_where_they_were_measured():
         for metric, value in (("bytes-up", size), ("training-seconds", seconds)):
             rows.append(leak(defence, value, **UTILITY | {"metric": metric}, low=None, high=None))
     spent = {"family": "privacy", "adversary": None, "attack": None, "metric": "epsilon-spent-record"}
-    rows.append(leak("a", 2.5, **spent, low=None, high=None, chance=None))
+    trust = "noise multiplier 1; trusting whoever sums the updates; delta is small"
+    rows.append(leak("a", 2.5, **spent, low=None, high=None, chance=None, note=trust))
     decision = decide(of(*rows))
     assert "2.00 times the bytes sent and 1.50 times the seconds of training" in decision.cost
-    assert "promises each record an epsilon of 2.500" in decision.why
+    assert "promises each record an epsilon of 2.500, trusting whoever sums the updates." in decision.why
 
 
 def test_what_could_not_be_tried_is_told_and_blocks_only_limits_that_were_given():
@@ -147,6 +148,32 @@ def test_what_could_not_be_tried_is_told_and_blocks_only_limits_that_were_given(
     table = {"everyone": "slight", "end": "shown"}
     assert decide(measures, read_limits(table)).action == "cannot tell"
     assert decide(measures, read_limits(table | {"untried": "accept"})).action == "ship"
+
+
+def test_a_limit_that_no_attack_asked_about_is_not_kept():
+    evasion = {"family": "evasion", "adversary": "owner", "attack": "pgd", "metric": "robust-accuracy"}
+    fooled = of(accuracy("none", 0.9), leak("none", 0.1, chance=0.9, **evasion))
+    for table, measures in (
+        ({"everyone": "none"}, of(accuracy("none", 0.9))),
+        ({"everyone": "none"}, fooled),
+        ({"everyone": {"recovery-rate": 0.1}}, of(*arms(none=(0.9, 0.52)))),
+    ):
+        limits = read_limits(table)
+        (one,) = check(measures, limits)
+        assert (one.state, one.reason) == ("could not be tried", "no attack asked it")
+        assert decide(measures, limits).action == "cannot tell"
+
+
+def test_canaries_that_could_not_be_inserted_are_nobodys_leak():
+    canary = {"adversary": "blind server", "attack": "canary-clients", "family": "canary-clients"}
+    measures = of(
+        *arms(none=(0.9, 0.52), a=(0.88, 0.51)), untried("none", "nothing bounds an update", **canary)
+    )
+    compared = frontier(measures)
+    assert not any(choice.partial for choice in compared.choices)
+    assert [one.limit.adversary for one in check(measures, read_limits({"everyone": "total"}))] == [
+        "outsider"
+    ] * 1
 
 
 def test_an_adversary_that_is_kept_out_breaks_no_limit():

@@ -82,11 +82,20 @@ class SeenUpdates(SeenRound):
 
 @dataclass(frozen=True, eq=False)
 class SeenSum(SeenRound):
-    """A round in which only the weighted mean, shape (P,), was seen, and each client's sample count."""
+    """A round in which only the weighted mean, shape (P,), was seen, and each client's sample count.
+
+    Where a defence weighs all clients alike, `mean` is their sum over a public `divisor`.
+    """
 
     mean: Tensor
     clients: tuple[int, ...]
     sizes: tuple[int, ...]
+    divisor: int | None = None
+
+    @property
+    def average(self) -> Tensor:
+        """The mean over those who took part, shape (P,), whatever their sum was divided by."""
+        return self.mean if self.divisor is None else self.mean * (self.divisor / len(self.clients))
 
 
 @dataclass(frozen=True, eq=False)

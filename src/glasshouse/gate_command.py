@@ -10,6 +10,7 @@ from glasshouse.errors import BadInput
 
 if TYPE_CHECKING:
     from glasshouse.verdicts.limits import Limits
+    from glasshouse.verdicts.measure import Measure
     from glasshouse.verdicts.weighing import Option
 
 LONGEST = 1_000_000
@@ -41,8 +42,9 @@ def gate(
         glasshouse gate runs/a --limits limits.toml --defence "pruning(fraction=0.95)" --end shown
     """
     accepted = _limits(run, limits, end, accept_untried)
-    option = _option(run, accepted, defence)
-    faults = _faults(option, accepted)
+    measures = _measures(run)
+    option = _option(measures, accepted, defence)
+    faults = _faults(option, accepted, measures)
     for one in option.checks:
         if one not in option.open:
             tell_verdict(f"ok: {one}")
@@ -82,27 +84,36 @@ def _limits(run: Path, file: Path | None, end: str | None, untried: bool) -> "Li
     return replace(found, untried=found.untried or untried)
 
 
-def _option(run: Path, limits: "Limits", defence: str) -> "Option":
-    """What is to be released, beside the limits."""
-    from glasshouse.registry import unknown
+def _measures(run: Path) -> "list[Measure]":
+    """What the audit in the folder measured, over its seeds."""
     from glasshouse.report.run import read_run
-    from glasshouse.verdicts.frontier import frontier
     from glasshouse.verdicts.pooling import pooled
-    from glasshouse.verdicts.weighing import weigh
 
     rows = [row for row in read_run(run).rows if row.source == "audit"]
     if not rows:
         raise BadInput(f"{run} holds no findings of an audit; give a folder written by glasshouse audit")
-    options = weigh(frontier(pooled(rows)), limits)
+    return pooled(rows)
+
+
+def _option(measures: "list[Measure]", limits: "Limits", defence: str) -> "Option":
+    """What is to be released, beside the limits."""
+    from glasshouse.registry import unknown
+    from glasshouse.verdicts.frontier import frontier
+    from glasshouse.verdicts.weighing import weigh
+
+    options = weigh(frontier(measures), limits)
     known = {option.choice.defence: option for option in options}
     if defence not in known:
         raise BadInput(unknown("defence in this run", defence, known))
     return known[defence]
 
 
-def _faults(option: "Option", limits: "Limits") -> list[str]:
+def _faults(option: "Option", limits: "Limits", measures: "list[Measure]") -> list[str]:
     """Why it may not be released, a line each."""
+    from glasshouse.verdicts.contradictions import contradictions
+
     faults = [str(one) for one in option.open]
+    faults += [one.words for one in contradictions(measures) if one.defence == option.choice.defence]
     if not option.affordable:
         faults.append(f"accuracy: the defence costs more than {limits.accuracy:g}, or that is not known")
     if option.choice.partial:

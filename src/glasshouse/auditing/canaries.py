@@ -21,7 +21,7 @@ from glasshouse.defences.privacy import DifferentialPrivacy
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.evidence.truth import Truth
 from glasshouse.federation import canaries as federated
-from glasshouse.federation.federation import Diverged
+from glasshouse.federation.federation import Diverged, Plan
 from glasshouse.federation.shadows import Shadows
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
@@ -151,9 +151,12 @@ def insert_clients(
         first, federated.Directions(derive(seed, "canary directions"), count, trainable), signs, min(norms)
     )
     every_round = setting.audit.model_copy(update={"observe": setting.training.rounds})
+    # With canaries the cohort is another number; the share of the clients in it must stay what it was.
+    cohort = Plan(fraction=setting.training.fraction).participants(first)
+    share = setting.training.model_copy(update={"fraction": cohort / first})
     prepared = dataclasses.replace(
         experiment,
-        setting=setting.model_copy(update={"audit": every_round}),
+        setting=setting.model_copy(update={"audit": every_round, "training": share}),
         split=extended,
         canaries=canaries,
     )

@@ -19,7 +19,13 @@ from glasshouse.errors import BadInput
 from glasshouse.evidence.truth import NOBODY, Truth
 from glasshouse.federation.canaries import CanaryClients
 from glasshouse.federation.channels import CHANNELS
-from glasshouse.federation.federation import Plan, check_compatible, conditions_of, defended_channel
+from glasshouse.federation.conditions import (
+    Plan,
+    check_compatible,
+    check_uncut,
+    conditions_of,
+    defended_channel,
+)
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.federation.strategies.strategy import ServerState, Strategy
 from glasshouse.findings import Subject
@@ -226,7 +232,9 @@ def check_trainable(setting: Setting, defence: str, network: nn.Module, holders:
     if stack.stopping() is not None and not len(holders.auxiliary):
         raise BadInput(f"{defence} looks at images that nobody trains on; set data.auxiliary above 0")
     stack.check(network, recipe)
-    stack.settled(conditions_of(strategy, defended_channel(channel, stack), recipe, sizes, plan))
+    carried = defended_channel(channel, stack)
+    settled = stack.settled(conditions_of(strategy, carried, recipe, sizes, plan))
+    check_uncut(carried, settled, plan.participants(len(sizes)))
 
 
 def fingerprint(*tensors: Tensor) -> str:

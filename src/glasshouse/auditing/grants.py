@@ -122,6 +122,7 @@ def _sums(case: Case, _: bool) -> Grant:
             observed.delivery.mean,
             observed.delivery.clients,
             tuple(case.sizes[client] for client in observed.delivery.clients),
+            case.defence.divisor if case.defence is not None else None,
         )
         for observed in rounds
         if len(observed.delivery.clients) > 1

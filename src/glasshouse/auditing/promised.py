@@ -18,17 +18,16 @@ def promised(target: Target) -> list[Finding]:
 
 def _findings(target: Target, promise: Promise) -> Iterator[Finding]:
     finite = math.isfinite(promise.epsilon)
-    epsilon = Estimate(promise.epsilon if finite else None, None, None, promise.steps, _missing(finite))
-    delta = Estimate(promise.delta if finite else None, None, None, promise.steps, _missing(finite))
-    note = "; ".join(filter(None, [promise.described, uncovered(target)])) if finite else None
-    for metric, estimate in ((f"epsilon-spent-{promise.unit}", epsilon), ("delta", delta)):
+    missing = None if finite else uncovered(target) or NOTHING
+    note = promise.described if finite else None
+    for metric, value in ((f"epsilon-spent-{promise.unit}", promise.epsilon), ("delta", promise.delta)):
         yield target.case.subject.finding(
-            "privacy", metric, estimate, cell=f"{target.variant.cell}/{promise.unit}", note=note
+            "privacy",
+            metric,
+            Estimate(value if finite else None, None, None, promise.steps, missing),
+            cell=f"{target.variant.cell}/{promise.unit}",
+            note=note,
         )
-
-
-def _missing(finite: bool) -> str | None:
-    return None if finite else NOTHING
 
 
 def uncovered(target: Target) -> str | None:

@@ -116,7 +116,7 @@ def train_target(
         truth=experiment.truth,
         auxiliary=experiment.auxiliary,
         defence=make_defences(variant.defence).settled(conditions),
-        promises=federation.defences.promises(conditions),
+        promises=make_defences(variant.defence).promises(conditions),
         directions=None if experiment.canaries is None else experiment.canaries.directions,
     )
     write_tensors(weights_file(folder, variant), model.state_dict())

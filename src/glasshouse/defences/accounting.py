@@ -32,9 +32,15 @@ ORDERS = (*range(2, 64), 80, 96, 128, 192, 256)
 """Renyi orders; the fractional ones below 2 matter only for an epsilon far above `LOOSE`."""
 
 
-def neighbours(sampling: Sampling) -> Neighbours:
-    """The data sets that are compared: with a set of fixed size a unit can only be replaced."""
-    return "replace" if sampling == "fixed-size" else "add-remove"
+def neighbours(sampling: Sampling, *, public: bool) -> Neighbours:
+    """The data sets that are compared: with a set of fixed size a unit can only be replaced.
+
+    Unless the numbers by which sums are divided and drawn are given and so `public` whatever the data, the
+    realised ones are, and one unit less cannot change them.
+    """
+    if sampling == "fixed-size":
+        return "replace"
+    return "add-remove" if public else "zero-out"
 
 
 @cache

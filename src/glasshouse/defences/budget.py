@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from glasshouse.defences.accounting import noise_for, spent
 from glasshouse.defences.promise import Sampling
@@ -12,7 +12,7 @@ from glasshouse.errors import BadInput
 from glasshouse.learning.recipe import Recipe
 from glasshouse.options import check_number
 
-MOST_COURSES = 6
+MOST_COURSES = 32
 """As many courses are accounted for one by one; more are grouped."""
 
 
@@ -80,9 +80,11 @@ def unsettled(owner: str) -> BadInput:
 
 def refuse_statistics(owner: str, model: nn.Module, recipe: Recipe) -> None:
     """Refuse a network that would send or mix statistics of its batches."""
-    norms = (part for part in model.modules() if isinstance(part, _NormBase))
-    if recipe.mode == "train" and any(norm.track_running_stats for norm in norms):
+    norms = [part for part in model.modules() if isinstance(part, _NormBase)]
+    mixing = any(isinstance(norm, _BatchNorm) and not norm.track_running_stats for norm in norms)
+    tracking = recipe.mode == "train" and any(norm.track_running_stats for norm in norms)
+    if mixing or tracking:
         raise BadInput(
             f"{owner} covers no batch norm: its statistics mix the images of a batch and travel without "
-            "noise; replace it by group norm, or train in the recipe's mode 'eval', with frozen statistics"
+            "noise; replace it by group norm"
         )

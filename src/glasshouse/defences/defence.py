@@ -96,6 +96,10 @@ class Defence:
         """Change the mean of the updates before the server uses it, shape (P,)."""
         return mean
 
+    def largest_masked(self, shares: int) -> float:
+        """The largest entry of an update that is to be masked, if its noise is counted on; 0: none is."""
+        return 0.0
+
 
 class Stack(Defence):
     """Several defences, applied in order."""
@@ -103,6 +107,11 @@ class Stack(Defence):
     def __init__(self, defences: Sequence[Defence], spec: str | None = None) -> None:
         self.defences = tuple(defences)
         self._spec = spec
+        if sum(defence.shares_noise for defence in self.defences) > 1:
+            raise BadInput(
+                f"{self}: more than one defence adds noise to the sum of the updates, and each accounts for "
+                "its own alone; leave the others out"
+            )
 
     def recipe(self, recipe: Recipe) -> Recipe:
         for defence in self.defences:
@@ -139,7 +148,8 @@ class Stack(Defence):
         return compose(*(defence.training() for defence in self.defences))
 
     def on_update(self, delta: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
-        for defence in self.defences:
+        """As each does; one that hides updates in the noise of their sum bounds their length last."""
+        for defence in sorted(self.defences, key=lambda defence: defence.shares_noise):
             delta = defence.on_update(delta, layout, rng)
         return delta
 
@@ -156,6 +166,9 @@ class Stack(Defence):
             if not (masked and defence.shares_noise):
                 mean = defence.on_aggregate(mean, layout, rng)
         return mean
+
+    def largest_masked(self, shares: int) -> float:
+        return max((defence.largest_masked(shares) for defence in self.defences), default=0.0)
 
     def settled(self, conditions: Conditions) -> "Stack":
         settled = tuple(defence.settled(conditions) for defence in self.defences)

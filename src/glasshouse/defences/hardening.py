@@ -29,7 +29,7 @@ class AdversarialTraining(Defence, Step):
         return self
 
     def prepare(self, model: nn.Module, x: Tensor, y: Tensor, rng: torch.Generator) -> Tensor:
-        length = 2.5 * self.eps / self.steps
+        length, training = 2.5 * self.eps / self.steps, model.training
         moved = ascend(model.eval(), x, y, eps=self.eps, step=length, steps=self.steps, rng=rng)
-        model.train()
+        model.train(training)
         return moved

@@ -19,6 +19,9 @@ from glasshouse.options import check_choice, check_whole
 
 NAME = "differential-privacy"
 
+SURELY = 8.0
+"""As many standard deviations no entry of a noise exceeds: in 10^9 entries with a chance of 10^-6."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DifferentialPrivacy(Defence):
@@ -61,6 +64,8 @@ class DifferentialPrivacy(Defence):
         assert noise is not None
         sampling, rate, steps = self._course(conditions)
         epsilon, accountant = spent(noise, rate, steps, self.delta, sampling)
+        if conditions.reports:
+            epsilon = math.inf
         promise = Promise(
             unit="client",
             epsilon=epsilon,
@@ -69,7 +74,7 @@ class DifferentialPrivacy(Defence):
             rate=rate,
             steps=steps,
             sampling=sampling,
-            neighbours=neighbours(sampling),
+            neighbours=neighbours(sampling, public=self.clients is not None and conditions.trusted),
             accountant=accountant,
             trust=_trusted(conditions),
             notes=tuple(self._notes(conditions)),
@@ -100,6 +105,9 @@ class DifferentialPrivacy(Defence):
 
     def on_masking(self, delta: Tensor, layout: Layout, rng: torch.Generator, shares: int) -> Tensor:
         return _noisy(delta, layout, self._summed_std / math.sqrt(shares), rng)
+
+    def largest_masked(self, shares: int) -> float:
+        return self.norm + SURELY * self._summed_std / math.sqrt(shares)
 
     def on_aggregate(self, mean: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
         return _noisy(mean, layout, self.std, rng)

@@ -1,6 +1,7 @@
 """Differential privacy for single records: clipped gradients, and noise on their sum (Abadi et al. 2016)."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from glasshouse.defences.accounting import neighbours, spent
 from glasshouse.defences.budget import (
+    MOST_COURSES,
     Course,
     check_budget,
     refuse_statistics,
@@ -63,6 +65,8 @@ class PrivateSGD(Defence):
         courses = self._courses(conditions)
         sampling, rate, steps = max(courses, key=lambda course: course.epsilon(noise, delta))
         epsilon, accountant = spent(noise, rate, steps, delta, sampling)
+        if conditions.reports:
+            epsilon = math.inf
         promise = Promise(
             unit="record",
             epsilon=epsilon,
@@ -71,7 +75,7 @@ class PrivateSGD(Defence):
             rate=rate,
             steps=steps,
             sampling=sampling,
-            neighbours=neighbours(sampling),
+            neighbours=neighbours(sampling, public=self.records is not None),
             accountant=accountant,
             notes=tuple(self._notes(conditions)),
         )
@@ -93,7 +97,9 @@ class PrivateSGD(Defence):
         )
 
     def _notes(self, conditions: Conditions) -> list[str]:
-        notes = ["how many records a client has is public"]
+        notes = []
+        if len({self.records or size for size in conditions.sizes}) > MOST_COURSES:
+            notes.append("clients of similar sizes are counted as the worst of them")
         if len(set(conditions.sizes)) > 1 and self.records is None:
             notes.append("of the client for which it is worst")
         if conditions.cohort < len(conditions.sizes):

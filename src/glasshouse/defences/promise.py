@@ -6,8 +6,12 @@ from typing import Literal
 
 from glasshouse.learning.recipe import Recipe
 
-Neighbours = Literal["add-remove", "replace"]
-"""Data sets that differ in one unit: it is there or not, or it is another one."""
+Neighbours = Literal["add-remove", "zero-out", "replace"]
+"""Data sets that differ in one unit: it is there or not, it adds nothing to any sum, or it is another one.
+
+Where the number of units decides a divisor or a rate it is public, and a unit can be missing from the sums
+but not from that number.
+"""
 
 Sampling = Literal["poisson", "fixed-size", "all"]
 """How units take part in a step: each by its own draw, a set of fixed size drawn at random, or all."""
@@ -27,6 +31,7 @@ class Conditions:
     It runs for `rounds`, with a `fraction` of the clients in each, who hold as many records as `sizes` says
     and train by `recipe`. Where `trusted`, whoever sums the updates sees them and adds the noise; where not,
     it sees their sum alone and the clients add shares of it. Cohorts are drawn uniformly if `at_random`.
+    Clients report `reports` beside their updates, as they are.
     """
 
     rounds: int
@@ -35,6 +40,7 @@ class Conditions:
     recipe: Recipe
     trusted: bool = True
     at_random: bool = True
+    reports: tuple[str, ...] = ()
 
     @property
     def cohort(self) -> int:
@@ -72,7 +78,11 @@ class Promise:
             "fixed-size": f"a fixed share {self.rate:.3g} of the {self.unit}s drawn without replacement",
             "all": f"every {self.unit} in every step",
         }
-        differ = {"add-remove": f"one {self.unit} more or less", "replace": f"one {self.unit} replaced"}
+        differ = {
+            "add-remove": f"one {self.unit} more or less",
+            "zero-out": f"one {self.unit} adding nothing, where the number of them is public",
+            "replace": f"one {self.unit} replaced",
+        }
         return "; ".join(
             [
                 f"delta {self.delta:g}, noise multiplier {self.noise:.4g}, {self.steps} steps",

@@ -55,6 +55,7 @@ def conditions_of(
         recipe=recipe,
         trusted=channel.shows_updates,
         at_random=type(strategy).choose is FedAvg.choose,
+        reports=tuple(strategy.client_reports),
     )
 
 
@@ -86,6 +87,19 @@ def check_compatible(strategy: Strategy, channel: Channel, defences: Stack) -> N
         raise BadInput(
             f"{name} {more}, which a defence of their sum (differential-privacy) does not cover; "
             "take another strategy, or defences that clients apply"
+        )
+
+
+def check_uncut(channel: Channel, defences: Stack, clients: int) -> None:
+    """Refuse a channel that would cut the noise of the updates of `clients`, which nobody accounts for."""
+    if channel.shows_updates:
+        return
+    largest = defences.largest_masked(channel.fewest(clients))
+    if largest > channel.largest:
+        raise BadInput(
+            f"{defences} sends entries of up to {largest:.3g}, and the channel cuts them at "
+            f"{channel.largest:g}, which no epsilon accounts for; give the channel "
+            f"clip={math.ceil(largest)}, or the defence a smaller norm"
         )
 
 

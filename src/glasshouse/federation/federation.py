@@ -14,7 +14,7 @@ from glasshouse.defences.defence import Stack
 from glasshouse.defences.promise import Conditions
 from glasshouse.errors import BadInput
 from glasshouse.federation.canaries import CanaryClients
-from glasshouse.federation.channels.channel import Channel, Plain, RoundFailed, sum_in_order
+from glasshouse.federation.channels.channel import Channel, NobodySent, Plain, RoundFailed, sum_in_order
 from glasshouse.federation.clients import (
     Block,
     Outcome,
@@ -24,7 +24,14 @@ from glasshouse.federation.clients import (
     check_clients,
     train_block,
 )
-from glasshouse.federation.conditions import Plan, check_compatible, conditions_of, defended_channel, finished
+from glasshouse.federation.conditions import (
+    Plan,
+    check_compatible,
+    check_uncut,
+    conditions_of,
+    defended_channel,
+    finished,
+)
 from glasshouse.federation.history import History, Observed, Record, Round
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.strategy import ServerState, Strategy, Tensors, byte_count
@@ -211,6 +218,7 @@ class Federation:
         settled = self.settled(plan)
         if settled is not self:
             return settled.run(start, plan, record=record, progress=progress, label=label)
+        check_uncut(self.channel, self.defences, plan.participants(len(self.sizes)))
         record = record or Record()
         history = record.load() or History(start, memory=self.strategy.begin(self._server(0, start, {})))
         count = plan.participants(len(self.sizes))
@@ -243,7 +251,9 @@ class Federation:
                 )
             )
         except RoundFailed as failure:
-            raise BadInput(f"{label}: round {number + 1} failed: {failure}") from failure
+            if not isinstance(failure, NobodySent) or self.defences.divisor is None:
+                raise BadInput(f"{label}: round {number + 1} failed: {failure}") from failure
+            outcome, watched = self._without_clients(number), False
         if watched:
             seen = outcome.delivery if every_update else dataclasses.replace(outcome.delivery, updates=None)
             record.observe(Observed(number, history.vector, seen, payload))
@@ -272,7 +282,7 @@ class Federation:
         return [client for client, taken in enumerate(drawn) if taken]
 
     def _without_clients(self, number: int) -> Outcome:
-        """A round in which nobody was drawn: what the defences add to nothing."""
+        """A round in which nobody was drawn, or nobody was left: what the defences add to nothing."""
         nothing = Delivery(torch.zeros(self.layout.size), 0, ())
         return Outcome(self._defended(nothing, number), None, {}, 0, 0.0)
 

@@ -75,6 +75,10 @@ class LiveClients:
         number += PROBE_ROUNDS + self.first_round
         delivery = self.federation.exchange(vector, asked, number, apart=crafted).delivery
         self._check_is_a_sum(len(delivery.clients))
+        divisor = self.federation.defences.divisor
+        if divisor is not None:  # a public number: whoever reads the sum takes the mean of those in it
+            mean = delivery.mean * (divisor / len(delivery.clients))
+            delivery = dataclasses.replace(delivery, mean=mean)
         return self._renumbered(delivery)
 
     def _check_is_a_sum(self, clients: int) -> None:

@@ -17,6 +17,7 @@ Action = Literal["ship", "defend", "stop", "cannot tell"]
 _MOST_NAMED = 2
 _COSTS = {"bytes-up": "bytes sent", "bytes-down": "bytes received", "training-seconds": "seconds of training"}
 _SPENT = "epsilon-spent-"
+_TRUSTING = "trusting "  # how the words of a promise begin that say who must be trusted
 _ENDS = {
     "shown": "what the intervals show",
     "point": "the estimates themselves",
@@ -162,10 +163,16 @@ def _attack(measure: Measure) -> str:
 def _promises(choice: Choice) -> list[str]:
     """What differential privacy promises under this defence, where it does."""
     return [
-        f"It promises each {m.row.metric.removeprefix(_SPENT)} an epsilon of {number(m.value)}."
+        f"It promises each {m.row.metric.removeprefix(_SPENT)} an epsilon of {number(m.value)}{_trusting(m)}."
         for m in choice.measures
         if m.row.metric.startswith(_SPENT) and m.value is not None
     ]
+
+
+def _trusting(measure: Measure) -> str:
+    """Whom a promise asks to be trusted, as its note says."""
+    parts = (measure.row.note or "").split("; ")
+    return next((f", {part}" for part in parts if part.startswith(_TRUSTING)), "")
 
 
 def _cost(compared: Frontier, best: Option | None, action: Action) -> str:

@@ -133,7 +133,10 @@ def limits_in(text: str) -> Limits:
 
 
 def check(measures: Sequence[Measure], limits: Limits) -> list[Check]:
-    """How the findings under one defence stand to each limit; `everyone` is each adversary not named."""
+    """How the findings under one defence stand to each limit; `everyone` is each adversary not named.
+
+    What no attack asked could not be tried.
+    """
     named = {limit.adversary for limit in limits.limits}
     found = by_access(m.row.adversary for m in measures if m.row.adversary and leaks(m))
     checks = []
@@ -141,10 +144,9 @@ def check(measures: Sequence[Measure], limits: Limits) -> list[Check]:
         if limit.adversary != EVERYONE:
             checks.append(_check(limit, measures, limits.end))
             continue
-        for adversary in found:
-            mine = Limit(adversary, limit.most, limit.about)
-            if adversary not in named and _concerned(mine, measures):
-                checks.append(_check(mine, measures, limits.end))
+        others = [Limit(name, limit.most, limit.about) for name in found if name not in named]
+        asked = [_check(mine, measures, limits.end) for mine in others if _concerned(mine, measures)]
+        checks += asked or [Check(limit, "could not be tried", None, "no attack asked it")]
     return checks
 
 

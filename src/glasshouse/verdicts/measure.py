@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from glasshouse.findings import LADDER, Finding
-from glasshouse.verdicts.metrics import CENTRAL, family_words, metric_words
+from glasshouse.verdicts.metrics import CENTRAL, NOT_RUN, family_words, metric_words
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -86,10 +86,9 @@ class Measure:
 def leaks(measure: Measure) -> bool:
     """Whether a measure says what an adversary got from the federation, rather than how good the model is."""
     row = measure.row
+    metric = family_words(row.family).headline if row.metric == NOT_RUN else row.metric
     return (
-        bool(row.adversary)
-        and row.family not in ("utility", LADDER)
-        and metric_words(row.metric).leaks != "none"
+        bool(row.adversary) and row.family not in ("utility", LADDER) and metric_words(metric).leaks != "none"
     )
 
 

@@ -109,7 +109,7 @@ def _updates_of_round(access: UpdateAccess | AggregateAccess, place: int) -> lis
     if isinstance(access, AggregateAccess):
         summed = access.rounds[place]
         return [
-            AttackedUpdate(protocol, summed.number, summed.sent, summed.mean, summed.clients, summed.sizes)
+            AttackedUpdate(protocol, summed.number, summed.sent, summed.average, summed.clients, summed.sizes)
         ]
     seen = access.rounds[place]
     return [

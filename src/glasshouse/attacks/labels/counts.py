@@ -143,4 +143,4 @@ def _observations(access: UpdateAccess | AggregateAccess) -> Iterator[Observatio
     else:
         sums = {seen.clients: seen for seen in reversed(access.rounds)}
         for seen in reversed(sums.values()):
-            yield seen.sent, seen.mean, seen.clients, seen.sizes
+            yield seen.sent, seen.average, seen.clients, seen.sizes

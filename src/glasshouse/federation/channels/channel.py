@@ -19,6 +19,10 @@ class RoundFailed(Exception):
     """The channel could not deliver a round; the message says why, and reveals nothing of the updates."""
 
 
+class NobodySent(RoundFailed):
+    """No update reached the server."""
+
+
 class Channel(ABC):
     """Carries the updates of one round to the server."""
 
@@ -32,6 +36,11 @@ class Channel(ABC):
     def fewest(self, clients: int) -> int:
         """How many updates of `clients` a sum has at least, if as many drop out as the channel expects."""
         return 1
+
+    @property
+    def largest(self) -> float:
+        """The size beyond which entries of an update are cut."""
+        return math.inf
 
     @abstractmethod
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
@@ -91,7 +100,7 @@ class Ideal(Channel):
 def _totals(updates: Sequence[Update]) -> tuple[Tensor, int, tuple[int, ...]]:
     """The weighted mean of the deltas, and how many samples of which clients are in it."""
     if not updates:
-        raise RoundFailed("no client sent an update; let more of them take part, or fewer drop out")
+        raise NobodySent("no client sent an update; let more of them take part, or fewer drop out")
     samples = sum(update.samples for update in updates)
     groups = blocks(range(len(updates)))
     partial = (weighted_sum([updates[place] for place in group], samples) for group in groups)

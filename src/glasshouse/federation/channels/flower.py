@@ -57,6 +57,10 @@ class FlowerSecAgg(Channel):
     def fewest(self, clients: int) -> int:
         return staying(clients, self.dropout_before)
 
+    @property
+    def largest(self) -> float:
+        return self.clip
+
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
         self._check(updates)
         before, after = draw_dropouts(

@@ -94,6 +94,10 @@ class Secure(Channel):
     def fewest(self, clients: int) -> int:
         return staying(clients, self.dropout_before)
 
+    @property
+    def largest(self) -> float:
+        return self.clip
+
     def deliver(self, updates: Sequence[Update], seed: int) -> Delivery:
         if len(updates) < 2:
             raise RoundFailed(

@@ -16,7 +16,7 @@ from glasshouse.attacks.evasion.evasion import (
     follow,
     in_turn,
 )
-from glasshouse.attacks.evasion.frozen import CHUNK, Frozen, fooled, targeted_lead
+from glasshouse.attacks.evasion.frozen import CHUNK, Frozen, fooled, margin, targeted_lead
 from glasshouse.data.images import Images
 from glasshouse.learning.ball import TINY, Norm
 
@@ -101,7 +101,10 @@ class BoundaryWalk(Path):
     def look(self, model: Frozen, number: int) -> Tensor:
         """Also finds where the next step begins, and the slope there."""
         logits = model.answers(self.x)
-        self._turn_back(fooled(logits, self.originals.y))
+        self._remember(fooled(logits, self.originals.y))
+        # Also from where only rounding decides, else steps to the boundary would get ever shorter.
+        beyond = margin(logits, self.originals.y) >= 0
+        self._base = torch.where(beyond[:, None, None, None], self._back(), self.x)
         if number < self.steps:
             _, self._lead, self._slope = model.look(self._base, self._pairs, targeted_lead)
         return logits
@@ -124,13 +127,16 @@ class BoundaryWalk(Path):
     def best(self) -> Tensor:
         return self._nearest
 
-    def _turn_back(self, wrong: Tensor) -> None:
-        """Remember examples that fool the model, and begin the next step nearer to the original."""
-        ball, distances = self.originals.ball, self.originals.ball.distances(self.x)
+    def _remember(self, wrong: Tensor) -> None:
+        """Keep the examples that fool the model, where they are the nearest yet."""
+        distances = self.originals.ball.distances(self.x)
         nearer = wrong & (distances < self._distance)
         self._nearest[nearer], self._distance[nearer] = self.x[nearer], distances[nearer]
-        back = ball.centre + BACK * (self.x - ball.centre)
-        self._base = torch.where(wrong[:, None, None, None], back, self.x)
+
+    def _back(self) -> Tensor:
+        """Between the originals and here."""
+        centre = self.originals.ball.centre
+        return centre + BACK * (self.x - centre)
 
 
 def _step(norm: Norm, base: Tensor, original: Tensor, slope: Tensor, lead: Tensor) -> Tensor:

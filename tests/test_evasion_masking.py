@@ -90,7 +90,7 @@ def test_an_image_that_noise_fools_within_several_limits_counts_once():
     problem = Problem.of(ModelAccess(model), Knowledge(images), torch.Generator())
     search = Search(problem, "linf")
     for eps in LIMITS:
-        search.widen(eps, Attempts(nobody, nobody, everybody, None))
+        search.widen(eps, Attempts(nobody, nobody, nobody, everybody))
     assert (search.noise.first, search.noise.second) == (int((~problem.wrong).sum()), 0)
     assert search.noise.first > 0
 

@@ -23,12 +23,14 @@ from glasshouse.evidence.evasion import AdversarialExamples
 from glasshouse.learning.ascent import ascend
 from glasshouse.learning.evaluate import accuracy, hits
 
-EVERY = ("fgsm", "i-fgsm", "pgd", "apgd-ce", "apgd-dlr", "square", "strongest")
+EVERY = ("fgsm", "i-fgsm", "pgd", "apgd-ce", "apgd-dlr", "apgd-t", "fab-t", "square", "strongest")
 SHORT = {
     "apgd-ce": "steps=10",
     "apgd-dlr": "steps=10",
+    "apgd-t": "steps=10,targets=3",
+    "fab-t": "steps=10,targets=3",
     "square": "queries=30",
-    "strongest": "steps=10,queries=30",
+    "strongest": "steps=10,targets=3,queries=30",
 }
 
 
@@ -110,7 +112,7 @@ def test_examples_of_every_attack_stay_within_eps_and_the_range_of_pixels(name):
         assert (x - images.x).abs().max() <= eps + 1e-7
 
 
-@pytest.mark.parametrize("name", ["pgd", "apgd-ce", "apgd-dlr", "strongest"])
+@pytest.mark.parametrize("name", ["pgd", "apgd-ce", "apgd-dlr", "apgd-t", "fab-t", "square", "strongest"])
 def test_examples_in_l2_stay_within_eps_and_the_range_of_pixels(name):
     model, images = honest("mlp"), attacked(60)
     evidence = run(make(name, eps=(0.2, 1.0), norm="l2"), model, images)
@@ -142,7 +144,11 @@ def test_one_run_with_several_limits_gives_what_separate_runs_give(name):
     for place, eps in enumerate(several.eps):
         alone = run(make(name, eps=eps), model, images)
         before = hits(model, Images(several.x[place - 1], images.y, 10)) if place else torch.ones(60).bool()
-        torch.testing.assert_close(several.x[place][before], alone.x[0][before])
+        # A walk to the nearest example goes on where a larger limit alone would have been content with less.
+        if name in ("fab-t", "strongest"):
+            assert left(model, several, images)[place] == left(model, alone, images)[0]
+        else:
+            torch.testing.assert_close(several.x[place][before], alone.x[0][before])
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -268,8 +274,12 @@ def test_ascent_moves_every_image_of_a_batch_to_a_larger_loss():
     ("apgd-ce(steps=1.5)", "apgd-ce steps = 1.5"),
     ("apgd-dlr(restarts=0)", "apgd-dlr restarts = 0"),
     ("square(queries=0)", "square queries = 0"),
-    ("square(norm='l2')", "square norm = \"l2\""),
+    ("square(norm='l1')", "square norm = 'l1'"),
+    ("apgd-t(targets=0)", "apgd-t targets = 0"),
+    ("fab-t(steps=0)", "fab-t steps = 0"),
     ("strongest(queries=0)", "strongest queries = 0"),
+    ("strongest(targets=0)", "strongest targets = 0"),
+    ("strongest(steps=None)", "strongest steps = None"),
 ])  # fmt: skip
 def test_options_that_make_no_sense_are_refused_in_one_line(spec, message):
     with pytest.raises(BadInput, match=message) as refused:
@@ -310,6 +320,9 @@ def test_signs_and_hidden_images_reach_the_scores():
     evidence = AdversarialExamples(images.x[None], (0.1,), "linf", ("one", "two"), hidden)
     robust, _, masked = evidence.judge(question_about(images, model=model)).scores
     assert robust.estimate.note == "one; two"
+    otherwise = dataclasses.replace(evidence, notes=("something else ran",))
+    noted, *_ = otherwise.judge(question_about(images, model=model)).scores
+    assert noted.estimate.note == "something else ran; one; two"
     assert (masked.metric, masked.estimate.value, masked.chance) == ("masked-share", 0.3, 0.0)
 
 

@@ -30,7 +30,7 @@ def right(model, evidence, images):
 @pytest.mark.parametrize("eps", [0.1, LIMITS])
 def test_honest_models_are_not_flagged(network, adversarial, eps):
     model, images = honest(network, adversarial), attacked(200)
-    assert run(Strongest(eps=eps, steps=40, queries=100), model, images).signs == ()
+    assert run(Strongest(eps=eps, steps=40, targets=3, queries=100), model, images).signs == ()
     assert run(PGD(eps=eps), model, images).signs == ()
 
 
@@ -43,7 +43,7 @@ def test_honest_models_are_not_flagged(network, adversarial, eps):
 ])  # fmt: skip
 def test_models_that_hide_their_gradients_are_flagged_with_the_reason(hide, reason, cheap):
     model, images = hide(honest("mlp")).eval(), attacked(200)
-    evidence = run(Strongest(eps=LIMITS, queries=200), model, images)
+    evidence = run(Strongest(eps=LIMITS, targets=2, queries=200), model, images)
     assert any(reason in sign for sign in evidence.signs)
     assert bool(run(PGD(eps=LIMITS), model, images).signs) == cheap
 
@@ -58,7 +58,7 @@ def test_a_single_step_gives_no_signs_as_nobody_takes_it_for_robustness():
 def test_the_strongest_check_sees_through_what_pgd_takes_for_robustness(hide):
     model, images = hide(honest("mlp")).eval(), attacked(200)
     assert right(model, run(PGD(eps=0.3), model, images), images) > 0.6
-    assert right(model, run(Strongest(eps=0.3, queries=200), model, images), images) < 0.2
+    assert right(model, run(Strongest(eps=0.3, targets=2, queries=200), model, images), images) < 0.2
 
 
 def test_hidden_images_are_those_that_gradients_do_not_fool_within_the_largest_limit():
@@ -90,7 +90,7 @@ def test_an_image_that_noise_fools_within_several_limits_counts_once():
     problem = Problem.of(ModelAccess(model), Knowledge(images), torch.Generator())
     search = Search(problem, "linf")
     for eps in LIMITS:
-        search.widen(eps, Attempts(nobody, nobody, everybody, None))
+        search.widen(eps, Attempts(nobody, nobody, nobody, everybody))
     assert (search.noise.first, search.noise.second) == (int((~problem.wrong).sum()), 0)
     assert search.noise.first > 0
 

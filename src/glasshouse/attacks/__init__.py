@@ -29,6 +29,8 @@ ATTACKS = Registry(
         "pgd": "glasshouse.attacks.evasion.pgd:PGD",
         "apgd-ce": "glasshouse.attacks.evasion.apgd:APGDCE",
         "apgd-dlr": "glasshouse.attacks.evasion.apgd:APGDDLR",
+        "apgd-t": "glasshouse.attacks.evasion.apgd:APGDT",
+        "fab-t": "glasshouse.attacks.evasion.fab:FABT",
         "square": "glasshouse.attacks.evasion.square:Square",
         "strongest": "glasshouse.attacks.evasion.strongest:Strongest",
         "label-counts": "glasshouse.attacks.labels.counts:LabelCountsFromUpdates",

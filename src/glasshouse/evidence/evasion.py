@@ -14,7 +14,7 @@ from glasshouse.evidence.evidence import Evidence, ImagePair, Judgement, Score
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
 from glasshouse.exhibits import Exhibits, Robustness
-from glasshouse.learning.ball import Ball, Norm, lengths, rim
+from glasshouse.learning.ball import Ball, Norm, rim
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.measures.comparing import share_difference
@@ -73,7 +73,8 @@ class AdversarialExamples(Evidence):
 
     They lie within their limit of the originals: in every pixel where `norm` is "linf", over all pixels
     together where it is "l2". `signs` say, in words, why the model may hide its gradients rather than be
-    robust; `hidden`, shape (N,), marks the images that fell only to attacks without gradients, if any ran.
+    robust; `hidden`, shape (N,), marks the images that fell only to attacks without gradients, if any ran;
+    `notes` say where the attack ran otherwise than published.
     """
 
     x: Tensor
@@ -81,6 +82,7 @@ class AdversarialExamples(Evidence):
     norm: Norm = "linf"
     signs: tuple[str, ...] = ()
     hidden: Tensor | None = None
+    notes: tuple[str, ...] = ()
 
     about = "test images"
     metrics = METRICS
@@ -103,7 +105,8 @@ class AdversarialExamples(Evidence):
             right[eps] = after[eps] == images.y
             noisy[eps] = _classes(question.model, Ball(images.x, eps, self.norm).at(noise)) == images.y
         largest = self.eps[-1]
-        robust = replace(_share(after[largest] == images.y), note="; ".join(self.signs) or None)
+        note = "; ".join((*self.notes, *self.signs)) or None
+        robust = replace(_share(after[largest] == images.y), note=note)
         scores = [
             Score("robust-accuracy", robust, _mean(noisy[largest])),
             Score("clean-accuracy", _share(right[0.0])),
@@ -124,8 +127,8 @@ class AdversarialExamples(Evidence):
             raise CannotRun(f"the attack's limits are {quoted(self.eps)}; it takes one or more, ascending")
         if self.x.shape != (len(self.eps), *x.shape) or not ((self.x >= 0) & (self.x <= 1)).all():
             raise CannotRun("the attack returned something other than images of the same shape in [0, 1]")
-        for moved, eps in zip(self.x - x, self.eps):
-            furthest = (moved.abs() if self.norm == "linf" else lengths(moved)).max().item()
+        for examples, eps in zip(self.x, self.eps):
+            furthest = Ball(x, eps, self.norm).distances(examples).max().item()
             if furthest > eps + 1e-6 * max(eps, 1):
                 what = "a pixel" if self.norm == "linf" else "an image"
                 raise CannotRun(f"the attack moved {what} by {furthest:g}, more than its eps = {eps:g}")

@@ -36,6 +36,11 @@ class Ball:
         # The original lies in [0, 1] too, so cutting to it only shortens the way.
         return moved.add_(self.centre).clamp_(0, 1)
 
+    def distances(self, x: Tensor) -> Tensor:
+        """How far images lie from the originals, shape (N,)."""
+        moved = (x - self.centre).flatten(1)
+        return moved.abs().amax(1) if self.norm == "linf" else torch.linalg.vector_norm(moved, dim=1)
+
     def uphill(self, slope: Tensor) -> Tensor:
         """The direction of length 1 along which a function of that `slope` grows fastest; 0 where it is flat.
 

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from glasshouse.attacks.evasion.evasion import Evasion, Originals, Path, Problem
-from glasshouse.attacks.evasion.frozen import Frozen, Loss, cross_entropy, dlr
+from glasshouse.attacks.evasion.frozen import (
+    DLR_CLASSES,
+    TARGETED_DLR_CLASSES,
+    Frozen,
+    Loss,
+    cross_entropy,
+    dlr,
+    targeted_dlr,
+)
 from glasshouse.data.images import Images
 from glasshouse.learning.ball import Ball, Norm
 
@@ -31,11 +39,16 @@ class APGDCE(Evasion):
         return self.restarts
 
     def path(self, problem: Problem, originals: Originals, number: int) -> Path:
-        return AdaptiveAscent(originals, problem.random_start(originals, number), self.steps, self.loss)
+        start, aims = problem.random_start(originals, number), self.aims(problem, originals, number)
+        return AdaptiveAscent(originals, start, self.steps, self.loss, aims)
 
-    def loss(self, logits: Tensor, y: Tensor) -> Tensor:
+    def loss(self, logits: Tensor, aims: Tensor) -> Tensor:
         """What it climbs, one value for each image."""
-        return cross_entropy(logits, y)
+        return cross_entropy(logits, aims)
+
+    def aims(self, problem: Problem, originals: Originals, number: int) -> Tensor:
+        """What the loss of try `number` needs to know of each image: its right class."""
+        return originals.y
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +57,39 @@ class APGDDLR(APGDCE):
 
     name = "apgd-dlr"
 
-    def loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        return dlr(logits, y)
+    def loss(self, logits: Tensor, aims: Tensor) -> Tensor:
+        return dlr(logits, aims)
+
+    def notes(self, images: Images) -> tuple[str, ...]:
+        return without_ratio(self.name, images, DLR_CLASSES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class APGDT(APGDCE):
+    """Climbs that ratio towards each of the `targets` likeliest wrong classes in turn, as `apgd-ce` does.
+
+    Where there are fewer wrong classes it climbs towards all of them; each gets `restarts` starts.
+    """
+
+    name = "apgd-t"
+    targets: int = 9
+
+    def tries(self, images: Images) -> int:
+        return self.restarts * self._ranks(images)
+
+    def loss(self, logits: Tensor, aims: Tensor) -> Tensor:
+        return targeted_dlr(logits, aims)
+
+    def aims(self, problem: Problem, originals: Originals, number: int) -> Tensor:
+        """The right class and the wanted one, shape (N, 2)."""
+        return problem.pairs(originals, number % self._ranks(problem.images))
+
+    def notes(self, images: Images) -> tuple[str, ...]:
+        return without_ratio(self.name, images, TARGETED_DLR_CLASSES)
+
+    def _ranks(self, images: Images) -> int:
+        """How many wrong classes there are to climb towards."""
+        return min(self.targets, images.classes - 1)
 
 
 class State(NamedTuple):
@@ -73,12 +117,13 @@ class AdaptiveAscent(Path):
 
     _state: State
 
-    def __init__(self, originals: Originals, x: Tensor, steps: int, loss: Loss) -> None:
+    def __init__(self, originals: Originals, x: Tensor, steps: int, loss: Loss, aims: Tensor) -> None:
         super().__init__(originals, x, steps)
-        self._loss, self._checkpoints, self._last = loss, set(checkpoints(steps)), 0
+        self._loss, self._aims = loss, aims
+        self._checkpoints, self._last = set(checkpoints(steps)), 0
 
     def look(self, model: Frozen, number: int) -> Tensor:
-        logits, losses, slope = model.look(self.x, self.originals.y, self._loss)
+        logits, losses, slope = model.look(self.x, self._aims, self._loss)
         if number:
             self._state = _seen(self._state, self.x, losses, slope)
         else:
@@ -92,11 +137,21 @@ class AdaptiveAscent(Path):
 
     def keep(self, which: Tensor) -> None:
         super().keep(which)
-        self._state = self._state.only(which)
+        self._aims, self._state = self._aims[which], self._state.only(which)
 
     @property
     def best(self) -> Tensor:
         return self._state.best_x
+
+
+def without_ratio(attack: str, images: Images, classes: int) -> tuple[str, ...]:
+    """What an attack climbs instead where there are fewer than the `classes` that its ratio needs."""
+    if images.classes >= classes:
+        return ()
+    return (
+        f"{attack} climbed the difference of logits alone: with {images.classes} classes its ratio of "
+        f"differences, which needs {classes}, does not exist",
+    )
 
 
 def checkpoints(steps: int) -> list[int]:

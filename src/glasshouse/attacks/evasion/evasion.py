@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glasshouse.access import ModelAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.evasion.frozen import Frozen, Sight, cross_entropy, fooled
+from glasshouse.attacks.evasion.frozen import Frozen, Sight, cross_entropy, fooled, wrong_classes
 from glasshouse.attacks.evasion.masking import at_first_sight, stalled
 from glasshouse.data.images import Images
 from glasshouse.evidence.evasion import AdversarialExamples
@@ -79,6 +79,11 @@ class Problem:
         """The images at `positions`, to be perturbed within `eps`."""
         return Originals(Ball(self.images.x[positions], eps, norm), self.images.y[positions], positions)
 
+    def pairs(self, originals: Originals, rank: int) -> Tensor:
+        """The right class of each image and its wrong one of that likelihood, 0 for the likeliest: (N, 2)."""
+        wanted = wrong_classes(self.clean.logits[originals.positions], originals.y)[:, rank]
+        return torch.stack([originals.y, wanted], 1)
+
     def random_start(self, originals: Originals, restart: int) -> Tensor:
         """A random image in the ball around each original."""
         rng = torch_rng(self.seed, "start", restart)
@@ -98,6 +103,10 @@ class Path:
         """The logits for `x` after `number` steps, shape (N, classes)."""
         return model.answers(self.x)
 
+    def falls(self, logits: Tensor) -> Tensor:
+        """Which images are done, as the model answers `x` with `logits`: bool of shape (N,)."""
+        return fooled(logits, self.originals.y)
+
     def step(self, number: int) -> None:
         """Move `x` by the step that follows look `number`; may write into it."""
 
@@ -116,7 +125,7 @@ def follow(path: Path, model: Frozen) -> Attempt:
     examples, fell = path.x.clone(), torch.zeros(len(path.x), dtype=torch.bool)
     alive = torch.arange(len(path.x))
     for number in range(path.steps + 1):
-        wrong = fooled(path.look(model, number), path.originals.y)
+        wrong = path.falls(path.look(model, number))
         if wrong.any():
             examples[alive[wrong]], fell[alive[wrong]] = path.x[wrong], True
             alive = alive[~wrong]
@@ -185,16 +194,27 @@ class Evasion(Attack):
         An image that fools the model within one limit keeps that example for all larger ones and is not tried
         again; one that is wrong without an attack stays as it is. So no larger limit leaves more accuracy.
         """
+        attempt = self.solver(problem)
         x, fallen = problem.images.x.clone(), problem.wrong.clone()
         examples, fell = [], []
         for eps in sizes:
             alive = (~fallen).nonzero().flatten()
             if eps > 0 and len(alive):
-                x[alive], fallen[alive] = self.attempt(problem, problem.within(eps, self.norm, alive))
+                x[alive], fallen[alive] = attempt(problem.within(eps, self.norm, alive))
             examples.append(x.clone())
             fell.append(fallen[~problem.wrong])
         signs = self.signs(problem, sizes, torch.stack(fell))
-        return AdversarialExamples(torch.stack(examples), sizes, self.norm, tuple(signs))
+        return AdversarialExamples(
+            torch.stack(examples), sizes, self.norm, tuple(signs), notes=self.notes(problem.images)
+        )
+
+    def solver(self, problem: Problem) -> Try:
+        """What tries to perturb images within one limit after the other, each no smaller than the last."""
+        return partial(self.attempt, problem)
+
+    def notes(self, images: Images) -> tuple[str, ...]:
+        """Where it cannot run as published on such images, and what runs instead."""
+        return ()
 
     def signs(self, problem: Problem, sizes: tuple[float, ...], fell: Tensor) -> list[str]:
         """Signs of hidden gradients that cost little; `fell`, shape (E, N), says which right images fell."""

@@ -16,6 +16,9 @@ CHUNK = 128
 ROUNDING = 1e-5
 """By what share of the largest logit a class must lead to count: sums in another order differ by less."""
 
+DLR_CLASSES, TARGETED_DLR_CLASSES = 3, 4
+"""So many classes the ratio of differences of logits needs, and the one towards a wanted class."""
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 """What an attack raises: (logits of shape (N, classes), labels) -> one value for each image."""
 
@@ -87,7 +90,31 @@ def dlr(logits: Tensor, y: Tensor) -> Tensor:
     saturated models do not hide from it. With two classes there is no z3, and the lead stands alone.
     """
     lead = margin(logits, y)
-    if logits.shape[1] < 3:
+    if logits.shape[1] < DLR_CLASSES:
         return lead
     highest = logits.topk(3, dim=1).values
     return lead / (highest[:, 0] - highest[:, 2]).clamp_min(torch.finfo(logits.dtype).tiny)
+
+
+def wrong_classes(logits: Tensor, y: Tensor) -> Tensor:
+    """All classes, the likeliest wrong one first and the right one last, shape (N, classes)."""
+    return logits.scatter(1, y[:, None], -torch.inf).argsort(1, descending=True)
+
+
+def targeted_lead(logits: Tensor, pairs: Tensor) -> Tensor:
+    """By how much the wanted class leads the right one; `pairs`, shape (N, 2), are (right, wanted)."""
+    right, wanted = logits.gather(1, pairs).unbind(1)
+    return wanted - right
+
+
+def targeted_dlr(logits: Tensor, pairs: Tensor) -> Tensor:
+    """The targeted ratio of Croce and Hein (2020): the lead of the wanted class over z1 - (z3 + z4) / 2.
+
+    `pairs`, shape (N, 2), are (right, wanted). With fewer than four classes the lead stands alone.
+    """
+    lead = targeted_lead(logits, pairs)
+    if logits.shape[1] < TARGETED_DLR_CLASSES:
+        return lead
+    highest = logits.topk(4, dim=1).values
+    spread = highest[:, 0] - (highest[:, 2] + highest[:, 3]) / 2
+    return lead / spread.clamp_min(torch.finfo(logits.dtype).tiny)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from glasshouse.attacks.evasion.evasion import Evasion, Originals, Path, Problem, is_grey
@@ -56,8 +55,7 @@ class PGD(Evasion):
         steps, step = pace(problem.images, originals, self.steps, self.step)
         if not self.targeted:
             return Ascent(originals, x, steps, step, cross_entropy, originals.y)
-        likely = _wrong_classes(problem.clean.logits[originals.positions], originals.y)
-        return Ascent(originals, x, steps, step, attraction, likely[:, rank])
+        return Ascent(originals, x, steps, step, attraction, problem.pairs(originals, rank)[:, 1])
 
     def _ranks(self, images: Images) -> int:
         """How many wrong classes each start climbs towards."""
@@ -126,8 +124,3 @@ def pace(images: Images, originals: Originals, steps: int | None, step: float | 
     steps = steps or STEPS["grey" if grey else "colour"]
     travel = TRAVEL["grey" if grey and originals.ball.norm == "linf" else "colour"]
     return steps, step or travel * originals.ball.eps / steps
-
-
-def _wrong_classes(logits: Tensor, y: Tensor) -> Tensor:
-    """All classes, the likeliest wrong one first and the right one last, shape (N, classes)."""
-    return logits.scatter(1, y[:, None], -torch.inf).argsort(1, descending=True)

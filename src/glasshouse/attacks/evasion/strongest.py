@@ -1,4 +1,4 @@
-"""The strongest check: one attack after the other on what is left, with and without gradients."""
+"""AutoAttack's standard ensemble (Croce and Hein 2020), and a look for hidden gradients beside it."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from glasshouse.attacks.evasion.apgd import APGDCE, APGDDLR
+from glasshouse.attacks.evasion.apgd import APGDCE, APGDDLR, APGDT
 from glasshouse.attacks.evasion.evasion import (
     Attempt,
     Evasion,
@@ -21,15 +21,17 @@ from glasshouse.attacks.evasion.evasion import (
     follow,
     in_turn,
 )
+from glasshouse.attacks.evasion.fab import FABT
 from glasshouse.attacks.evasion.masking import PairedCounts, at_first_sight, compared, stalled, unbroken
-from glasshouse.attacks.evasion.pgd import FGSM, PGD
+from glasshouse.attacks.evasion.pgd import FGSM
 from glasshouse.attacks.evasion.square import Square
+from glasshouse.data.images import Images
 from glasshouse.evidence.evasion import AdversarialExamples
 from glasshouse.learning.ball import Norm, rim
 from glasshouse.learning.seeds import derive, torch_rng
 
 AGAIN = 5
-"""Further random starts that gradients get on images that fell only without them."""
+"""Random starts that gradients get once more on images that fell only without them."""
 PROBED = 200
 """Images on which a very large limit is tried."""
 GREY_REACH = 0.5
@@ -38,25 +40,24 @@ GREY_REACH = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Strongest(Evasion):
-    """Tries `pgd`, then on what is left `apgd-ce`, `apgd-dlr` and `square`, and looks for hidden gradients.
+    """Tries `apgd-ce`, then on what is left `apgd-t`, `fab-t` and `square`: AutoAttack's standard ensemble.
 
-    An image counts as fooled where any of them, a single step or noise fools the model, so it is never weaker
-    than `pgd` with the same options. `steps` (APGD's 100 without it) and `restarts` go to all attacks with
-    gradients, `queries` to `square`, which only "linf" has.
+    Without options that is the ensemble of robustness leaderboards; fewer `steps`, `targets` or `queries` are
+    a shorter check. `restarts` go to `apgd-ce` and `apgd-t`. It also looks for hidden gradients, for which it
+    takes a single step and noise beside the ensemble; these change no example.
     """
 
     name = "strongest"
     norm: Norm = "linf"
-    steps: int | None = None
+    steps: int = 100
     restarts: int = 1
-    queries: int = 1000
+    targets: int = 9
+    queries: int = 5000
 
     def solve(self, problem: Problem, sizes: tuple[float, ...]) -> AdversarialExamples:
+        *climbing, squares = (member.solver(problem) for member in self.members())
         attempts = Attempts(
-            partial(self.attempt, problem),
-            partial(FGSM().attempt, problem),
-            partial(add_noise, problem),
-            partial(Square(queries=self.queries).attempt, problem) if self.norm == "linf" else None,
+            partial(in_turn, climbing), squares, partial(FGSM().attempt, problem), partial(add_noise, problem)
         )
         search = Search(problem, self.norm)
         x, seen = [], []
@@ -65,20 +66,33 @@ class Strongest(Evasion):
             x.append(search.x.clone())
             seen.append(search.seen[~problem.wrong])
         again = dataclasses.replace(problem, seed=derive(problem.seed, "again"))
-        search.settle(sizes[-1], partial(dataclasses.replace(self, restarts=AGAIN).attempt, again))
+        search.settle(sizes[-1], partial(self._climb, again, AGAIN))
         signs = at_first_sight(problem.model, problem.images.x, problem.clean, ~problem.wrong)
         signs += compared(search.one_step, search.noise, search.hidden)
         signs += stalled(sizes, torch.stack(seen))
         signs += self._reach(problem, search.seen)
-        return AdversarialExamples(torch.stack(x), sizes, self.norm, tuple(signs), search.hidden)
+        return AdversarialExamples(
+            torch.stack(x), sizes, self.norm, tuple(signs), search.hidden, self.notes(problem.images)
+        )
 
-    def attempt(self, problem: Problem, originals: Originals) -> Attempt:
-        """All attacks that climb, one after the other on what is left."""
-        steps = self.steps or APGDCE.steps
-        attacks: Sequence[Evasion] = (
-            PGD(norm=self.norm, steps=self.steps, restarts=self.restarts),
-            APGDCE(norm=self.norm, steps=steps, restarts=self.restarts),
-            APGDDLR(norm=self.norm, steps=steps, restarts=self.restarts),
+    def members(self) -> Sequence[Evasion]:
+        """The attacks in their order; the last needs no gradients."""
+        return (
+            APGDCE(norm=self.norm, steps=self.steps, restarts=self.restarts),
+            APGDT(norm=self.norm, steps=self.steps, restarts=self.restarts, targets=self.targets),
+            FABT(norm=self.norm, steps=self.steps, targets=self.targets),
+            Square(norm=self.norm, queries=self.queries),
+        )
+
+    def notes(self, images: Images) -> tuple[str, ...]:
+        return tuple(note for member in self.members() for note in member.notes(images))
+
+    def _climb(self, problem: Problem, restarts: int, originals: Originals) -> Attempt:
+        """What looks for signs: gradients alone, a step or many, towards no class in particular."""
+        attacks = (
+            FGSM(),
+            APGDCE(norm=self.norm, steps=self.steps, restarts=restarts),
+            APGDDLR(norm=self.norm, steps=self.steps, restarts=restarts),
         )
         return in_turn([partial(attack.attempt, problem) for attack in attacks], originals)
 
@@ -90,17 +104,17 @@ class Strongest(Evasion):
         if not len(left):
             return []
         eps = GREY_REACH * (math.sqrt(math.prod(images.shape)) if self.norm == "l2" else 1.0)
-        _, fell = self.attempt(problem, problem.within(eps, self.norm, left))
+        _, fell = self._climb(problem, 1, problem.within(eps, self.norm, left))
         return unbroken(int((~fell).sum()), images.y[probed], eps)
 
 
 class Attempts(NamedTuple):
-    """What is tried within a limit: many steps, one step, noise, and squares where the norm has them."""
+    """What is tried within a limit: the ensemble, by gradients and squares, and what it is compared with."""
 
-    many_steps: Try
+    gradients: Try
+    squares: Try
     one_step: Try
     noise: Try
-    squares: Try | None
 
 
 class Search:
@@ -112,7 +126,7 @@ class Search:
     def __init__(self, problem: Problem, norm: Norm) -> None:
         self._problem, self._norm = problem, norm
         self.x = problem.images.x.clone()
-        self.fallen, self.seen = problem.wrong.clone(), problem.wrong.clone()
+        self.fallen, self.seen, self._noisy = (problem.wrong.clone() for _ in range(3))
         self.one_step, self.noise = PairedCounts(), PairedCounts()
 
     @property
@@ -126,16 +140,17 @@ class Search:
         if eps == 0 or not len(alive):
             return
         originals = self._problem.within(eps, self._norm, alive)
-        (x, many), (stepped, one), (noisy, noise) = (attempt(originals) for attempt in attempts[:3])
+        x, many = attempts.gradients(originals)
+        _, one = attempts.one_step(originals)
+        _, noise = attempts.noise(originals)
         self.one_step.add(one, many)
-        fresh = ~self.fallen[alive]  # noise that fooled an image within a smaller limit counts once
+        fresh = ~(self.fallen | self._noisy)[alive]  # an image counts for noise once
         self.noise.add(noise[fresh], (many | one)[fresh])
-        self.seen[alive[many | one]] = True
-        x[one & ~many] = stepped[one & ~many]
-        x[noise & ~many & ~one] = noisy[noise & ~many & ~one]
-        self._take(alive, x, many | one | noise)
+        self._noisy[alive[noise]] = True
+        self.seen[alive[many]] = True
+        self._take(alive, x, many)
         rest = (~self.fallen).nonzero().flatten()
-        if attempts.squares is not None and len(rest):
+        if len(rest):
             self._take(rest, *attempts.squares(self._problem.within(eps, self._norm, rest)))
 
     def settle(self, eps: float, gradients: Try) -> None:

@@ -68,6 +68,8 @@ _CALLED = {
     "r-gap": "R-GAP",
     "scale-mia": "Scale-MIA",
     "scale-mia-peeled": "Scale-MIA, peeled",
+    "apgd-t": "APGD-T",
+    "fab-t": "FAB-T",
     "strongest": "strongest evasion",
 }
 """Attacks whose names are spelled otherwise than they are typed."""

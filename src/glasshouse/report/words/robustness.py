@@ -32,7 +32,7 @@ def robustness_sentence(comparison: Comparison) -> str:
 
 
 def gradient_remarks(comparison: Comparison) -> list[str]:
-    """Signs that a model hides its gradients rather than being robust, as noted about robust accuracy."""
+    """What is noted about robust accuracy: signs of hidden gradients, and where an attack ran otherwise."""
     names = _attack_names(comparison)
     remarks = []
     for m in comparison.measures:

@@ -25,6 +25,7 @@ from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.measures.pictures import match
 from glasshouse.models import build
+from glasshouse.vetting.vet import vet
 
 NOTHING = np.empty(0, dtype=int)
 AUXILIARY = make_images(600, seed=7)
@@ -330,6 +331,18 @@ def test_a_second_layer_that_is_the_last_passes_no_gradient_and_is_refused(engin
         model[3].weight.fill_(1 / 64)
     F.cross_entropy(model(AUXILIARY.x[:8]), AUXILIARY.y[:8]).backward()
     assert float(model[1].weight.grad.abs().max()) < 1e-8
+
+
+@pytest.mark.parametrize("attack", [ScaleMIA(), ScaleMIA(last="drawn"), CodedScaleMIA(), PeeledScaleMIA()])
+def test_a_client_that_vets_flags_every_head(attack):
+    torch.manual_seed(0)
+    model = build("cnn", SHAPE, CLASSES)
+    access = BlindServerAccess(protocol_of(model), read_vector(model), (8, 8), None)
+    schooling = Schooling(steps=2, batch_size=8, lr=1e-3)
+    surrogate = make_surrogate(access.protocol, find_cut(access.protocol), AUXILIARY.x, schooling, rng())
+    assert not vet(model, SHAPE).crafted
+    write_vector(model, attack.craft(surrogate, access, AUXILIARY, rng()).vectors[0])
+    assert vet(model, SHAPE).crafted
 
 
 @pytest.mark.parametrize("options", ["steps=0", "lr=0", "last='random'", "directions=1"])

@@ -1,13 +1,14 @@
 """Choose the constants of `scale-mia-coded` and `scale-mia-peeled` on auxiliary images alone.
 
-    python benchmarks/scale_mia_constants.py [--steps 3000] [--rounds 8] [--constants spread,load]
+    python benchmarks/scale_mia_constants.py [--steps 3000] [--rounds 8] [--constants spread] [--bits 22,16]
 
 The attacker rehearses with what it has. CIFAR-10's training images, all of which are auxiliary ones in the
 study `scale-mia`, play both parts: an autoencoder learns from some of them, and clients hold others. The
 study's victims are test images, of which none is read. Printed are recovery rates through the channel
-`secure`, with t intervals over rounds, for each value of
+`secure` with entries of so many bits, with t intervals over rounds, for each value of
 
-- `spread`: `sorting.HEAVIEST`, how much more the heaviest class weighs than the lightest
+- `spread`: `sorting.HEAVIEST`, how much more the heaviest class weighs than the lightest. Kept is the value
+  with the highest mean over batch sizes and bits: more helps while the channel carries the lightest class
 - `opposite`: `sorting.LIGHTEST`, the weight of the one class against the others
 - `tolerance`: `reading.TOLERANCE`, how far a bin's weight may be from that of a lone sample
 - `load`: `peeling.LOAD`, the samples per row up to which three directions find more than one
@@ -19,6 +20,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
@@ -108,6 +110,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--constants", default=",".join(CONSTANTS))
+    parser.add_argument("--bits", default="22,16")
     options = parser.parse_args()
     schooling = Schooling(steps=options.steps, batch_size=64, lr=3e-3)
     prepared = rehearsal(load("cifar10"), Scenario("cnn", "cifar10", schooling))
@@ -116,20 +119,19 @@ def main() -> None:
             constant = CONSTANTS[name]
             print(f"\n{name}: {constant.module.__name__}.{constant.name} = "
                   f"{getattr(constant.module, constant.name)}")  # fmt: skip
-            for value in constant.values:
+            for bits, value, spec in product(options.bits.split(","), constant.values, constant.specs):
                 with patch.object(constant.module, constant.name, value):
-                    for spec in constant.specs:
-                        _show(prepared, constant, value, spec, options.rounds, place)
+                    shown = "; ".join(_rates(prepared, constant, spec, bits, options.rounds, place))
+                print(f"{bits} bits, {value:g}, {spec}: {shown}", flush=True)
 
 
-def _show(
-    prepared: Prepared, constant: Constant, value: float, spec: str, rounds: int, place: Workplace
-) -> None:
-    shown = []
+def _rates(
+    prepared: Prepared, constant: Constant, spec: str, bits: str, rounds: int, place: Workplace
+) -> Iterator[str]:
     for batch in constant.batches:
-        rate = recovery(prepared, spec, RoundPlan(batch, rounds * batch, rounds), place)
-        shown.append(f"{batch}: {rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}] n={rate.n}")
-    print(f"{value:>8g} {spec}: {'; '.join(shown)}", flush=True)
+        plan = RoundPlan(batch, rounds * batch, rounds, options=(f"bits={bits}",))
+        rate = recovery(prepared, spec, plan, place)
+        yield f"{batch}: {rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}] n={rate.n}"
 
 
 @contextmanager

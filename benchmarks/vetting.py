@@ -26,7 +26,8 @@ from glasshouse.attacks.crafted.fishing import Fishing, FishingServer
 from glasshouse.attacks.crafted.loki import Loki
 from glasshouse.attacks.crafted.robbing import RobbingTheFed
 from glasshouse.attacks.crafted.saturated_head import SaturatedHead
-from glasshouse.attacks.crafted.scale_mia import PeeledScaleMIA, ScaleMIA
+from glasshouse.attacks.crafted.scale_mia import ScaleMIA
+from glasshouse.attacks.crafted.scale_mia_coded import CodedScaleMIA, PeeledScaleMIA
 from glasshouse.attacks.labels.head import find_head
 from glasshouse.data.images import Images
 from glasshouse.data.sources import load
@@ -119,7 +120,8 @@ def crafted_models(name: str, images: Images, seed: int) -> Iterator[tuple[str, 
     steps = 8 if name in HEAVY else 100
     attacks: dict[str, Attack] = {
         "scale-mia": ScaleMIA(steps=steps),
-        "scale-mia, 3 directions": PeeledScaleMIA(steps=steps, directions=3),
+        "scale-mia-coded": CodedScaleMIA(steps=steps),
+        "scale-mia-peeled, 3 directions": PeeledScaleMIA(steps=steps, directions=3),
         "robbing-the-fed": RobbingTheFed(bins=256),
         "mandrake (loki)": Loki(bins=128, slots=4),
         "saturated-head": SaturatedHead(),
@@ -134,7 +136,7 @@ def crafted_models(name: str, images: Images, seed: int) -> Iterator[tuple[str, 
         yield kind, sent[-1]
         if kind == "eluding":
             yield "eluding, labels of the target", sent[0]
-        if kind in ("scale-mia", "robbing-the-fed"):
+        if kind in ("scale-mia", "scale-mia-coded", "robbing-the-fed"):
             layers = imprinted(sent[-1])
             yield f"{kind}, disguised", disguised(sent[-1], *layers, noise=0.01, honest=0.5, seed=seed)
     yield from fished(network, images, seed)

@@ -1,4 +1,5 @@
 import itertools
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.cut import find_cut
 from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_rounds
-from glasshouse.attacks.crafted.scale_mia import PeeledScaleMIA, ScaleMIA
+from glasshouse.attacks.crafted.scale_mia import ScaleMIA, brightness_quantiles
+from glasshouse.attacks.crafted.scale_mia_coded import CodedScaleMIA, PeeledScaleMIA
 from glasshouse.attacks.crafted.sorting import class_weights, make_sorter
 from glasshouse.attacks.crafted.surrogate import Decoder, Schooling, make_surrogate, shrink
 from glasshouse.data.split import Split
@@ -23,6 +25,7 @@ from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.measures.pictures import match
 from glasshouse.models import build
+from glasshouse.vetting.vet import vet
 
 NOTHING = np.empty(0, dtype=int)
 AUXILIARY = make_images(600, seed=7)
@@ -120,11 +123,11 @@ def test_peeling_finds_every_sample_where_one_direction_loses_collisions(engine,
     access, held = serving(wide_model(width=256), engine, (40, 32, 39, 41), channel)
     knowledge = Knowledge(auxiliary=AUXILIARY)
     peeled = PeeledScaleMIA(rounds=1).run(access, knowledge, rng())
-    published = ScaleMIA().run(access, knowledge, rng())
+    single = CodedScaleMIA().run(access, knowledge, rng())
     assert recovered(peeled, held) > 0.97
-    samples = sum(len(held[client]) for client in published.parts[0].clients)
+    samples = sum(len(held[client]) for client in single.parts[0].clients)
     alone = (1 - 1 / 256) ** (samples - 1)
-    assert recovered(published, held) == pytest.approx(alone, abs=0.15)
+    assert recovered(single, held) == pytest.approx(alone, abs=0.15)
 
 
 def test_more_rounds_make_room_for_more_samples_than_there_are_rows(engine):
@@ -140,14 +143,14 @@ def test_more_rounds_make_room_for_more_samples_than_there_are_rows(engine):
 def test_several_local_steps_blur_but_do_not_stop_it(engine, epochs, batch_size):
     recipe = Recipe(epochs=epochs, batch_size=batch_size, lr=0.05)
     access, held = serving(wide_model(hidden=True), engine, (8, 8), "ideal", recipe)
-    evidence = ScaleMIA(law="empirical").run(access, Knowledge(auxiliary=AUXILIARY), rng())
+    evidence = CodedScaleMIA(law="empirical").run(access, Knowledge(auxiliary=AUXILIARY), rng())
     x = torch.cat([held[client] for client in evidence.parts[0].clients])
     assert (match(x, evidence.x).psnr >= 18).mean() > 0.4
 
 
 def test_no_more_images_come_back_than_there_are_samples(engine):
     access, _ = serving(wide_model(), engine, (30, 40), "secure")
-    evidence = ScaleMIA().run(access, Knowledge(auxiliary=AUXILIARY), rng())
+    evidence = CodedScaleMIA().run(access, Knowledge(auxiliary=AUXILIARY), rng())
     assert len(evidence.x) <= 70
     assert float(evidence.x.min()) >= 0
     assert float(evidence.x.max()) <= 1
@@ -201,8 +204,9 @@ def test_networks_without_two_bare_linear_layers_are_left_alone(name):
 
 def test_adaptive_optimisers_are_left_alone(engine):
     access, _ = serving(make_plain_model(), engine, (8, 8), recipe=Recipe(optimiser="adam", lr=0.01))
-    with pytest.raises(CannotRun, match="adam"):
-        ScaleMIA().run(access, Knowledge(auxiliary=AUXILIARY), rng())
+    for attack in (ScaleMIA(), CodedScaleMIA()):
+        with pytest.raises(CannotRun, match="adam"):
+            attack.run(access, Knowledge(auxiliary=AUXILIARY), rng())
 
 
 @pytest.mark.parametrize(("width", "options"), [(1, {}), (2, {"directions": 8, "rounds": 1})])
@@ -222,12 +226,12 @@ def test_rounds_that_other_clients_came_through_are_left_out_and_told(engine):
 def test_a_norm_without_images_to_rehearse_with_is_left_alone(engine):
     access, _ = serving(wide_model(), engine, (1, 1))
     with pytest.raises(CannotRun, match="rehearsed"):
-        ScaleMIA(norm=1.0).run(access, Knowledge(auxiliary=AUXILIARY), rng())
+        CodedScaleMIA(norm=1.0).run(access, Knowledge(auxiliary=AUXILIARY), rng())
 
 
 def test_several_steps_without_images_to_rehearse_with_still_run(engine):
     access, _ = serving(wide_model(), engine, (1, 1), recipe=Recipe(epochs=2, batch_size=0, lr=0.05))
-    evidence = ScaleMIA().run(access, Knowledge(auxiliary=AUXILIARY), rng())
+    evidence = CodedScaleMIA().run(access, Knowledge(auxiliary=AUXILIARY), rng())
     assert len(evidence.x) <= 2
 
 
@@ -241,6 +245,112 @@ def test_directions_are_chosen_by_the_load():
 @pytest.mark.parametrize(
     "options", ["steps=0", "steps=2.5", "batch_size=1", "lr=0", "directions=9", "rounds=-1", "law='uniform'"]
 )
-def test_options_out_of_range_are_refused_by_name(options):
+@pytest.mark.parametrize("name", ["scale-mia-coded", "scale-mia-peeled"])
+def test_options_out_of_range_are_refused_by_name(name, options):
+    with pytest.raises(BadInput, match=f"{name}.*{options.partition('=')[0]}"):
+        ATTACKS.make(f"{name}({options})")
+
+
+# The attack as published.
+
+
+def published_model(current, last="kept"):
+    """What the published attack sends to clients of the model `current`, by name, and the surrogate."""
+    access = BlindServerAccess(protocol_of(current), read_vector(current), (8, 8), None)
+    attack = ScaleMIA(last=last)
+    surrogate = attack.prepare(access, AUXILIARY.x)
+    crafted = attack.craft(surrogate, access, AUXILIARY, rng())
+    (vector,) = crafted.vectors
+    return access.protocol.layout.named(vector), surrogate
+
+
+def test_the_published_model_is_crafted_as_the_paper_says_and_else_what_it_was():
+    model = wide_model(hidden=True)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1  # the model has been trained since it was agreed on
+    sent, surrogate = published_model(model)
+    assert torch.equal(sent["1.weight"], torch.full((64, 64), 1 / 64))
+    assert torch.equal(sent["3.weight"], torch.full((12, 64), 1 / 64))
+    assert torch.equal(sent["3.bias"], torch.full((12,), 1 / 12))
+    assert torch.equal(sent["5.weight"], model[5].weight.detach())
+    assert torch.equal(sent["5.bias"], model[5].bias.detach())
+    means = surrogate.latents.double().mean(1).numpy()
+    law = NormalDist(means.mean(), means.std())
+    expected = [-law.inv_cdf(0.001 + 0.998 * place / 63) for place in range(64)]
+    assert sent["1.bias"].tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_last_layer_is_drawn_where_that_is_asked_for():
+    model = wide_model(hidden=True)
+    sent, _ = published_model(model, last="drawn")
+    assert not torch.equal(sent["5.weight"], model[5].weight.detach())
+    assert 0 <= float(sent["5.weight"].min()) < 0.1 < 0.9 < float(sent["5.weight"].max()) < 1
+    assert torch.equal(sent["3.weight"], torch.full((12, 64), 1 / 64))
+
+
+def lone_samples(width, count):
+    """Positions of images of `serving`'s pool whose brightness lies alone between two thresholds."""
+    pool = make_images(count, seed=3)
+    cuts = brightness_quantiles(AUXILIARY.x.flatten(1), width)
+    bins = torch.searchsorted(cuts, pool.x.double().flatten(1).mean(1)) - 1
+    found, counts = bins.unique(return_counts=True)
+    alone = set(found[(counts == 1) & (found >= 0)].tolist())
+    return [place for place, where in enumerate(bins.tolist()) if where in alone]
+
+
+def test_samples_alone_between_two_thresholds_are_exact_through_an_ideal_sum(engine):
+    access, held = serving(wide_model(width=128, hidden=True), engine, (8, 8, 8))
+    evidence = ScaleMIA().run(access, Knowledge(auxiliary=AUXILIARY), rng())
+    pool = make_images(24, seed=3).x
+    alone = lone_samples(128, 24)
+    assert len(alone) > 12
+    assert match(pool[alone], evidence.x).psnr.min() > 35
+    assert recovered(evidence, held) >= len(alone) / 24
+
+
+def test_quantisation_hurts_the_published_attack_more_than_the_coded_one(engine):
+    lost = {}
+    for attack in (ScaleMIA(), CodedScaleMIA()):
+        rates = []
+        for channel in ("ideal", "secure(bits=22)"):
+            access, held = serving(wide_model(width=256, hidden=True), engine, (40, 40, 40), channel)
+            evidence = attack.run(access, Knowledge(auxiliary=AUXILIARY), rng())
+            rates.append(recovered(evidence, held))
+        lost[attack.name] = rates[0] - rates[1]
+        assert rates[0] > 0.5
+    assert lost["scale-mia"] > lost["scale-mia-coded"] + 0.3
+
+
+def test_a_second_layer_that_is_the_last_passes_no_gradient_and_is_refused(engine):
+    access, _ = serving(wide_model(), engine, (8, 8))
+    with pytest.raises(CannotRun, match="scale-mia-coded works with two layers"):
+        ScaleMIA().run(access, Knowledge(auxiliary=AUXILIARY), rng())
+    model = wide_model()
+    with torch.no_grad():
+        model[3].weight.fill_(1 / 64)
+    F.cross_entropy(model(AUXILIARY.x[:8]), AUXILIARY.y[:8]).backward()
+    assert float(model[1].weight.grad.abs().max()) < 1e-8
+
+
+@pytest.mark.parametrize("attack", [ScaleMIA(), ScaleMIA(last="drawn"), CodedScaleMIA(), PeeledScaleMIA()])
+def test_a_client_that_vets_flags_every_head(attack):
+    torch.manual_seed(0)
+    model = build("cnn", SHAPE, CLASSES)
+    access = BlindServerAccess(protocol_of(model), read_vector(model), (8, 8), None)
+    schooling = Schooling(steps=2, batch_size=8, lr=1e-3)
+    surrogate = make_surrogate(access.protocol, find_cut(access.protocol), AUXILIARY.x, schooling, rng())
+    assert not vet(model, SHAPE).crafted
+    write_vector(model, attack.craft(surrogate, access, AUXILIARY, rng()).vectors[0])
+    assert vet(model, SHAPE).crafted
+
+
+@pytest.mark.parametrize("options", ["steps=0", "lr=0", "last='random'", "directions=1"])
+def test_the_published_attack_has_no_options_of_ours(options):
     with pytest.raises(BadInput, match=options.partition("=")[0]):
         ATTACKS.make(f"scale-mia({options})")
+
+
+def test_each_attack_is_registered_under_the_name_it_gives_itself():
+    for attack in (ScaleMIA, CodedScaleMIA, PeeledScaleMIA):
+        assert type(ATTACKS.make(attack.name)) is attack

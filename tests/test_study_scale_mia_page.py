@@ -7,7 +7,10 @@ from glasshouse.store import write_json
 from glasshouse.studies.scale_mia.cells import (
     BINS,
     BOUND,
+    CODED,
     DISTANCE,
+    DRAWN,
+    HEADS,
     LATENTS,
     LAWS,
     PEELED,
@@ -50,7 +53,7 @@ def test_large_batches_are_judged_against_the_blind_guess(at_512, verdict):
     findings = [
         found
         for data, value in zip(("cifar10", "fashion-mnist", "hmnist"), at_512)
-        for found in rates(f"table-4/cnn/{data}/512", PUBLISHED, value)
+        for found in rates(f"table-4/cnn/{data}/512", CODED, value)
     ]
     assert verdict_on(findings, "Large batches").verdict == verdict
 
@@ -62,7 +65,7 @@ def test_large_batches_are_judged_against_the_blind_guess(at_512, verdict):
 def test_starved_attackers_are_judged_by_how_much_the_rate_falls(head, claim, starved, verdict):
     findings = []
     for batch in (16, 64):
-        findings += rates(f"table-5/1/{batch}", PUBLISHED, 0.9) + rates(f"{head}/{batch}", PUBLISHED, starved)
+        findings += rates(f"table-5/1/{batch}", CODED, 0.9) + rates(f"{head}/{batch}", CODED, starved)
     found = verdict_on(findings, claim)
     assert found.verdict == verdict
     assert f"{0.9 - starved:+.3f}" in found.reason
@@ -72,7 +75,7 @@ def test_starved_attackers_are_judged_by_how_much_the_rate_falls(head, claim, st
     ("flags", "verdict"), [([1.0] * 8, "refuted"), ([0.0] * 8, "holds"), ([1.0, 0.0], "not shown")]
 )
 def test_stealth_is_judged_by_what_a_client_flags(flags, verdict):
-    findings = [row(f"table-3/scale-mia/{k}", PUBLISHED, "vet-alarm", flag) for k, flag in enumerate(flags)]
+    findings = [row(f"table-3/{CODED}/{k}", CODED, "vet-alarm", flag) for k, flag in enumerate(flags)]
     findings += [row(f"table-3/robbing-the-fed/{k}", "robbing-the-fed", "vet-alarm", 1.0) for k in range(8)]
     assert verdict_on(findings, "Scale-MIA is stealthier").verdict == verdict
 
@@ -108,7 +111,7 @@ def test_that_searches_fail_in_large_batches_is_not_concluded_from_short_ones(ef
 def test_scale_mia_is_compared_with_the_best_search_at_each_batch_size(effort, theirs, verdict):
     findings = []
     for batch, more in ((1, 0.0), (2, 0.1), (4, 0.2)):
-        findings += rivalry(PUBLISHED, batch, psnr=20.0) + rivalry("dlg", batch, psnr=5.0)
+        findings += rivalry(CODED, batch, psnr=20.0) + rivalry("dlg", batch, psnr=5.0)
         findings += rivalry(f"inverting-gradients{effort}", batch, psnr=theirs + more)
     found = verdict_on(findings, "Scale-MIA rebuilds")
     assert found.verdict == verdict
@@ -121,14 +124,14 @@ def test_scale_mia_is_compared_with_the_best_search_at_each_batch_size(effort, t
 def test_searches_are_timed_against_the_slower_closed_form(effort, seconds, verdict):
     findings = []
     for batch, more in ((1, 0.0), (2, 0.1), (4, 0.2)):
-        findings += rivalry(PUBLISHED, batch, seconds=0.01) + rivalry("robbing-the-fed", batch, seconds=0.1)
+        findings += rivalry(CODED, batch, seconds=0.01) + rivalry("robbing-the-fed", batch, seconds=0.1)
         findings += rivalry(f"fishing{effort}", batch, seconds=seconds + more)
     assert verdict_on(findings, "A search takes").verdict == verdict
 
 
 @pytest.mark.parametrize(("rate", "verdict"), [(0.6, "holds"), (0.011, "refuted"), (0.05, "not shown")])
 def test_privacy_is_judged_at_the_usual_noise(rate, verdict):
-    findings = rates("dp/0", PUBLISHED, 0.9) + rates("dp/1", PUBLISHED, 0.01) + rates("dp/1", "quiet", rate)
+    findings = rates("dp/0", CODED, 0.9) + rates("dp/1", CODED, 0.01) + rates("dp/1", "quiet", rate)
     found = verdict_on(findings, "Differential privacy")
     assert found.verdict == verdict
     assert ("works without noise only" in found.reason) == (verdict != "holds")
@@ -139,11 +142,49 @@ def test_collisions_are_judged_where_a_third_of_the_samples_collide(peeled, verd
     findings = []
     for batch, alone in ((64, 0.94), (512, 0.607)):
         cell = f"table-4/cnn/cifar10/{batch}"
-        findings += rates(cell, PUBLISHED, 0.61, 0.02) + rates(cell, PEELED, peeled, 0.02)
+        findings += rates(cell, CODED, 0.61, 0.02) + rates(cell, PEELED, peeled, 0.02)
         findings.append(row(cell, None, BOUND, alone))
     found = verdict_on(findings, "Samples that meet")
     assert found.verdict == verdict
     assert "at 512" in found.reason
+
+
+def heads(published, coded, exact=(0.947, 0.823, 0.677)):
+    """Rates at 64, 256 and 512: as published from the exact sum, and of both heads from one of 22 bits."""
+    findings = []
+    for batch, ideal, stopped, ours in zip((64, 256, 512), exact, published, coded):
+        findings += rates(f"heads/ideal/{batch}", PUBLISHED, ideal, chance=0.1)
+        findings += rates(f"heads/22/{batch}", PUBLISHED, stopped, chance=0.1)
+        findings += rates(f"heads/22/{batch}", DRAWN, 0.6) + rates(f"heads/22/{batch}", CODED, ours)
+    return findings
+
+
+@pytest.mark.parametrize(("exact", "verdict"), [
+    ((0.947, 0.843, 0.7), "holds"), ((0.8, 0.7, 0.5), "refuted"), ((0.93, 0.813, 0.68), "not shown"),
+])  # fmt: skip
+def test_the_published_head_is_judged_against_the_printed_rates_of_an_exact_sum(exact, verdict):
+    found = verdict_on(heads((0.5, 0.1, 0.0), (0.9, 0.8, 0.7), exact), "As published it recovers")
+    assert found.verdict == verdict
+    assert f"{exact[1]:.3f} for 0.846 at 256" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("published", "verdict"),
+    [((0.5, 0.05, 0.0), "holds"), ((0.5, 0.3, 0.2), "refuted"), ((0.0, 0.1, 0.1), "not shown")],
+)
+def test_quantisation_is_judged_by_what_is_left_in_large_batches(published, verdict):
+    found = verdict_on(heads(published, (0.9, 0.8, 0.7)), "Quantised secure aggregation")
+    assert found.verdict == verdict
+    assert f"{published[0]:.3f} at 64" in found.reason
+    assert "as in the authors' code 0.600 at 64" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("coded", "verdict"),
+    [((0.95, 0.83, 0.7), "holds"), ((0.5, 0.4, 0.3), "refuted"), ((0.9, 0.77, 0.63), "not shown")],
+)
+def test_a_better_attacker_is_compared_with_the_published_one_in_an_exact_sum(coded, verdict):
+    assert verdict_on(heads((0.5, 0.05, 0.0), coded), "A better attacker").verdict == verdict
 
 
 def made_up(scale):
@@ -154,7 +195,7 @@ def made_up(scale):
             yield from (row(cell.name, law, DISTANCE, 0.1) for law in LAWS)
             continue
         yield row(cell.name, None, BOUND, 0.6)
-        specs = [rest[0]] if kind == "table-3" else [PUBLISHED, PEELED]
+        specs = [rest[0]] if kind == "table-3" else HEADS if kind == "heads" else [CODED, PEELED]
         for spec in specs:
             yield from rates(cell.name, spec, 0.61)
             for metric in (
@@ -180,7 +221,7 @@ def made_up_histograms(findings):
         if cell.startswith("figure-6"):
             yield from (histogram(cell, law, "brightness", BINS) for law in (LATENTS, *LAWS))
         elif cell.startswith("table-4"):
-            yield histogram(cell, PUBLISHED, "psnr", PSNR_BINS)
+            yield histogram(cell, CODED, "psnr", PSNR_BINS)
 
 
 def shown(findings, folder):
@@ -203,17 +244,17 @@ def test_tables_charts_and_pictures_fit_the_page_at_every_scale(scale, tmp_path)
     run = shown(list(made_up(scale)), tmp_path)
     names = {table.name for table in run.study.tables}
     assert {"table-3", "table-4-rate", "table-4-psnr", "table-5", "table-6", "table-7", "table-8"} <= names
-    assert {"collisions", "dp", "quantisation", "local-steps", "laws", "fits", "vetting"} <= names
+    assert {"collisions", "dp", "quantisation", "local-steps", "laws", "fits", "vetting", "heads"} <= names
     charts = {chart.name for chart in run.study.charts}
-    assert {"figure-5", "collisions", "dp", "quantisation"} <= charts
+    assert {"figure-5", "collisions", "dp", "quantisation", "heads"} <= charts
     pictured = [own.scenario.network for own in SCALES[scale].rows if 64 in own.batches]
     assert len(run.curves.gallery) == len(pictured) + pictured.count(pictured[0])
 
 
 def test_figure_5_shows_the_mean_share_over_seeds_with_an_interval(tmp_path):
     cell = "table-4/cnn/cifar10/64"
-    shown = [histogram(cell, PUBLISHED, "psnr", PSNR_BINS, share) for share in (0.1, 0.2, 0.3)]
-    charts = ScaleMIAStudy().present(rates(cell, PUBLISHED, 0.6), Exhibits(histograms=tuple(shown))).charts
+    shown = [histogram(cell, CODED, "psnr", PSNR_BINS, share) for share in (0.1, 0.2, 0.3)]
+    charts = ScaleMIAStudy().present(rates(cell, CODED, 0.6), Exhibits(histograms=tuple(shown))).charts
     (series,) = next(chart for chart in charts if chart.name == "figure-5").series
     # t(2) = 4.3027 standard errors of the mean of three values that deviate by 0.1
     assert series.values == pytest.approx([0.2] * len(PSNR_BINS))

@@ -9,9 +9,9 @@ from torch import nn
 
 from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.attack import Knowledge
-from glasshouse.attacks.crafted import scale_mia
+from glasshouse.attacks.crafted import latent_attack
 from glasshouse.attacks.crafted.cut import find_cut
-from glasshouse.attacks.crafted.scale_mia import PeeledScaleMIA, ScaleMIA
+from glasshouse.attacks.crafted.scale_mia_coded import CodedScaleMIA, PeeledScaleMIA
 from glasshouse.attacks.crafted.surrogate import Schooling, make_surrogate, restored
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.updates import Update
@@ -88,12 +88,12 @@ def test_a_surrogate_survives_the_way_through_its_tensors(surrogate):
     assert torch.equal(again.decode(surrogate.latents[:5]), surrogate.decode(surrogate.latents[:5]))
 
 
-@pytest.mark.parametrize("attack", [ScaleMIA(), PeeledScaleMIA(rounds=2)])
+@pytest.mark.parametrize("attack", [CodedScaleMIA(), PeeledScaleMIA(rounds=2)])
 @pytest.mark.parametrize("recipe", [Recipe(epochs=1, batch_size=0, lr=0.1), Recipe(epochs=2, lr=0.05)])
 def test_a_granted_surrogate_serves_round_after_round_with_the_same_models(
     surrogate, attack, recipe, monkeypatch
 ):
-    monkeypatch.setattr(scale_mia, "kept_surrogate", None)  # nothing is trained
+    monkeypatch.setattr(latent_attack, "kept_surrogate", None)  # nothing is trained
     protocol, knowledge = protocol_of(recipe), Knowledge(auxiliary=AUXILIARY, surrogate=surrogate)
     runs = []
     for seed in range(2):
@@ -113,7 +113,7 @@ def test_an_attack_without_a_surrogate_trains_the_one_that_its_options_describe(
         schoolings.append(schooling)
         return make_surrogate(protocol, cut, x, dataclasses.replace(schooling, steps=6), rng())
 
-    monkeypatch.setattr(scale_mia, "kept_surrogate", make)
+    monkeypatch.setattr(latent_attack, "kept_surrogate", make)
     access, _ = serving(protocol_of(Recipe(epochs=1, batch_size=0, lr=0.1)), 0)
-    ScaleMIA(steps=70, batch_size=9, lr=0.01).run(access, Knowledge(auxiliary=AUXILIARY), rng())
+    CodedScaleMIA(steps=70, batch_size=9, lr=0.01).run(access, Knowledge(auxiliary=AUXILIARY), rng())
     assert schoolings == [Schooling(steps=70, batch_size=9, lr=0.01)]

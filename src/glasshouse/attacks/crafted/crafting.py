@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.access import ServerAccess
-from glasshouse.attacks.crafted.reading import Crafted
+from glasshouse.attacks.crafted.reading import CodedModels, Crafted
 from glasshouse.attacks.crafted.sorting import Sorter, class_weights, sorting_model
 from glasshouse.attacks.crafted.surrogate import Surrogate
 from glasshouse.attacks.inversion.updates import one_step
@@ -44,7 +44,7 @@ SPARE = 0.8
 
 def craft(
     surrogate: Surrogate, access: ServerAccess, auxiliary: Images, sorter: Sorter, rng: torch.Generator
-) -> Crafted:
+) -> CodedModels:
     """Crafted models for all clients of `access`.
 
     Where clients take several steps, the sorting machine changes while they train: a high gain moves its
@@ -62,10 +62,11 @@ def craft(
     loudness = loudest(surrogate, sorter, recipe.batch(largest), code[0], rng)
     rounding = channel_rounding(protocol.channel)
 
-    def crafted(gain: float, scale: float | None = None) -> Crafted:
+    def crafted(gain: float, scale: float | None = None) -> CodedModels:
         layers = map(sorter.layer, pages)
         vectors = tuple(sorting_model(surrogate, protocol.layout, rows, code, gain, scale) for rows in layers)
-        return Crafted(vectors, surrogate, sorter, protocol, access.sizes, step * gain, rounding * largest)
+        unit, off = step * gain, rounding * largest
+        return CodedModels(vectors, surrogate, protocol, access.sizes, sorter, unit, off)
 
     loud = REACH / (step * loudness)
     if steady:
@@ -157,7 +158,7 @@ def rehearsed(crafted: Crafted, clients: Sequence[Images]) -> int:
     return int((match(x, crafted.surrogate.decode(latents[: len(x)])).psnr >= RECOVERED).sum())
 
 
-def quieted(crafted: Crafted, clients: Sequence[Images], norm: float) -> Crafted:
+def quieted(crafted: CodedModels, clients: Sequence[Images], norm: float) -> CodedModels:
     """The same sorting machine with a lower gain, so that updates of `clients` have at most the L2 `norm`.
 
     Clients who clip to that norm then leave their updates as they are. Only the gain goes down, and with it

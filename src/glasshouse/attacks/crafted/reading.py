@@ -1,7 +1,7 @@
 """Crafted models, and how to read from the updates what they sorted."""
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,18 +29,38 @@ SINGLES_SEEN = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class Crafted:
-    """Models to send, one for each round, shape (P,).
+class Crafted(ABC):
+    """Models to send to clients with `sizes` images, one for each round, shape (P,)."""
+
+    vectors: tuple[Tensor, ...]
+    surrogate: Surrogate
+    protocol: Protocol
+    sizes: tuple[int, ...]
+
+    @abstractmethod
+    def latents(self, deliveries: list[Delivery | None]) -> Tensor:
+        """Latents from the clients' summed updates, the surest first, shape (n, d).
+
+        Takes what each round delivered; a round may be missing.
+        """
+
+    def moved(self, sent: Tensor, delivery: Delivery) -> tuple[Tensor, Tensor]:
+        """What the gradients moved the first linear layer's weights, (k, d), and biases, (k,), by."""
+        first = self.surrogate.cut.linear[0]
+        decay = mean_decay(self.protocol, sent, [self.sizes[client] for client in delivery.clients])
+        moved = self.protocol.layout.named(delivery.mean - decay)
+        return moved[f"{first}.weight"].double(), moved[f"{first}.bias"].double()
+
+
+@dataclass(frozen=True, eq=False)
+class CodedModels(Crafted):
+    """Models whose rows sort latents as `sorter` says, and weigh samples by their class.
 
     A sample of loss weight 1 moves the biases of its rows by `unit` over the number of samples. The channel
     throws the entries of each client's sum over its samples off by `rounding`, in root mean square.
     """
 
-    vectors: tuple[Tensor, ...]
-    surrogate: Surrogate
     sorter: Sorter
-    protocol: Protocol
-    sizes: tuple[int, ...]
     unit: float
     rounding: float
 
@@ -54,11 +74,7 @@ class Crafted:
         """The classes' weights and probabilities."""
         return class_weights(self.protocol.classes, alone=self.steady and len(self.sorter.cuts) == 1)
 
-    def latents(self, deliveries: Sequence[Delivery | None]) -> Tensor:
-        """Latents from the clients' summed updates, the surest first, shape (n, d).
-
-        Takes what each round delivered; a round may be missing.
-        """
+    def latents(self, deliveries: list[Delivery | None]) -> Tensor:
         first = self.surrogate.cut.linear[0]
         width = self.protocol.layout.named(self.vectors[0])[f"{first}.bias"].numel()
         sums = torch.zeros(len(self.sorter.closing), self.surrogate.latents.shape[1], dtype=torch.double)
@@ -66,10 +82,8 @@ class Crafted:
         for page, sent, delivery in zip(self.sorter.pages(width), self.vectors, deliveries):
             if delivery is None:
                 continue
-            decay = mean_decay(self.protocol, sent, [self.sizes[client] for client in delivery.clients])
-            moved = self.protocol.layout.named(delivery.mean - decay)
             scale = signs(len(page)) * (delivery.samples / self.unit)
-            weight, bias = (moved[f"{first}.{part}"][: len(page)].double() for part in ("weight", "bias"))
+            weight, bias = (part[: len(page)] for part in self.moved(sent, delivery))
             bins, page_sums, page_weights = self.sorter.read(page, weight * scale[:, None], bias * scale)
             sums[bins], weights[bins] = page_sums, page_weights
         most = max(len(delivery.clients) for delivery in deliveries if delivery is not None)
@@ -118,7 +132,7 @@ class Crafted:
         latents = self.surrogate.latents[:SINGLES_SEEN].double()
         return float(self._strays(latents, torch.zeros(len(latents))).quantile(1 - SINGLES / 10))
 
-    def ready(self) -> "Crafted":
+    def ready(self) -> "CodedModels":
         """Itself, with all that reading an update needs worked out beforehand."""
         _ = self._most_strays, self._largest, self._live, self._fewest_zeros
         return self

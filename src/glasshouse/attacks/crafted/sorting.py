@@ -27,7 +27,10 @@ TILT = 1e-3
 """How far the logits may move where nothing else limits the rows."""
 
 HEAVIEST, LIGHTEST = 20.0, 0.3
-"""The largest positive weight of a class where the least is 1, and the weight of the one class against it."""
+"""The largest positive weight of a class where the least is 1, and the weight of the one class against it.
+
+Chosen on auxiliary images, by benchmarks/scale_mia_constants.py.
+"""
 
 SPARE, SWEEPS = 8, 12
 """For principal axes: directions beyond those asked for, which speed the iteration up, and its length."""

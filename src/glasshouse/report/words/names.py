@@ -67,6 +67,7 @@ _CALLED = {
     "mia-bad": "MIA-BAD",
     "r-gap": "R-GAP",
     "scale-mia": "Scale-MIA",
+    "scale-mia-coded": "Scale-MIA, coded",
     "scale-mia-peeled": "Scale-MIA, peeled",
     "apgd-t": "APGD-T",
     "fab-t": "FAB-T",

@@ -31,9 +31,20 @@ from glasshouse.verdicts.metrics import VETTING
 from glasshouse.vetting.vet import vet
 
 PUBLISHED = "scale-mia"
+DRAWN = "scale-mia(last='drawn')"
+CODED = "scale-mia-coded"
 PEELED = "scale-mia-peeled(rounds=1)"
 RATE, PSNR, RETURNED, BLIND = "recovery-rate", "psnr-of-recovered", "psnr-of-returned", "mean-image-psnr"
 BOUND, ALARM, DISTANCE = "single-occupancy", "vet-alarm", "kolmogorov-smirnov"
+HEADS = (PUBLISHED, DRAWN, CODED)
+"""Heads of Scale-MIA: as the paper says, as its authors' code has it, and ours."""
+
+IDEAL = "ideal"
+"""The channel that delivers the exact sum."""
+
+FAMILY = "scale-mia"
+"""How the names of all attacks begin that an autoencoder is granted."""
+
 LATENTS, LAWS = "auxiliary latents", ("normal", "laplace")
 
 PICTURED = 64
@@ -80,6 +91,15 @@ class Table4Cell(Address):
     pattern: ClassVar[str] = "table-4/{network}/{data}/{batch}"
     network: str
     data: str
+    batch: int
+
+
+@dataclass(frozen=True)
+class HeadsCell(Address):
+    """The published head and ours at one batch size, through a `channel`: ideal, or bits of an entry."""
+
+    pattern: ClassVar[str] = "heads/{channel}/{batch}"
+    channel: str
     batch: int
 
 
@@ -169,7 +189,7 @@ def attacked(
 
 def _examined(case: Case, spec: str, plan: RoundPlan, seed: int) -> Examination:
     """One attack on the victims of one round; it crafts the same model in every round."""
-    granted = case if spec.startswith(PUBLISHED) else dataclasses.replace(case, surrogate=None)
+    granted = case if spec.startswith(FAMILY) else dataclasses.replace(case, surrogate=None)
     return examine(granted, spec, plan.adversary, rng=torch_rng(seed, "attack", spec), detailed=False)
 
 

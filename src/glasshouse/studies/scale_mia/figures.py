@@ -7,7 +7,15 @@ from glasshouse.exhibits import Chart, Histogram, Picture, Series
 from glasshouse.measures.estimate import Estimate, mean
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.scale_mia import cells, printed
-from glasshouse.studies.scale_mia.cells import PEELED, PICTURED, PUBLISHED, RATE, Figure6Cell, Table4Cell
+from glasshouse.studies.scale_mia.cells import (
+    CODED,
+    PEELED,
+    PICTURED,
+    RATE,
+    Figure6Cell,
+    HeadsCell,
+    Table4Cell,
+)
 from glasshouse.studies.scale_mia.layout import named, number
 from glasshouse.studies.showing import chart, series_of
 
@@ -30,6 +38,8 @@ def charts(measured: Measured, histograms: Sequence[Histogram]) -> list[Chart]:
     latents = Figure6Cell.matching(measured.cells)
     network = next((name for name in DRAWN if name in {cell.network for cell in latents}), None)
     drawn += [_figure_6(histograms, cell) for cell in latents if cell.network == network]
+    if len(HeadsCell.matching(measured.cells)) > 1:
+        drawn.append(_heads(measured))
     return drawn + [_varied(measured, name) for name in VARIED if len(cells.varied(measured, name)) > 1]
 
 
@@ -42,7 +52,7 @@ def pictures(measured: Measured) -> Iterator[Picture]:
     for network, data in rows:
         cell = str(Table4Cell(network, data, PICTURED))
         first = network == next(iter(rows))[0]
-        for attack in (PUBLISHED, PEELED) if first else (PUBLISHED,):
+        for attack in (CODED, PEELED) if first else (CODED,):
             if measured.measure(cell, attack, RATE) is None:
                 continue
             psnr = number(measured.value(cell, attack, cells.PSNR), cells.PSNR)
@@ -66,7 +76,7 @@ def _rates(measured: Measured, network: str, data: str, by_batch: Mapping[int, s
     series += [
         series_of(name, [measured.estimate(cell, attack, metric) for cell in by_batch.values()])
         for name, attack, metric in (
-            ("as published, measured", PUBLISHED, RATE),
+            ("scale-mia-coded, measured", CODED, RATE),
             ("collisions resolved", PEELED, RATE),
             ("alone in their bin", None, cells.BOUND),
         )
@@ -78,7 +88,7 @@ def _rates(measured: Measured, network: str, data: str, by_batch: Mapping[int, s
 def _figure_5(histograms: Sequence[Histogram], network: str, data: str, by_batch: Mapping[int, str]) -> Chart:
     """How the PSNRs of all samples are distributed."""
     series = [
-        series_of(f"batch {batch}", _shares(histograms, cell, PUBLISHED, cells.PSNR_BINS))
+        series_of(f"batch {batch}", _shares(histograms, cell, CODED, cells.PSNR_BINS))
         for batch, cell in by_batch.items()
     ]
     title = f"Figure 5: PSNR of all samples by batch size, {named(network)}, {data}"
@@ -107,6 +117,22 @@ def _shares(
     (only,) = seeds
     ends = zip(only.low, only.high) if only.low else repeat((None, None))
     return [Estimate(share, low, high, only.n or 0) for share, (low, high) in zip(only.shares, ends)]
+
+
+def _heads(measured: Measured) -> Chart:
+    """Recovery rate against the batch size: the published head and ours, from exact and from rounded sums."""
+    finished = HeadsCell.matching(measured.cells)
+    batches = sorted({cell.batch for cell in finished})
+    series = [
+        series_of(
+            f"{spec}, {channel}{'' if channel == cells.IDEAL else ' bits'}",
+            [measured.estimate(str(HeadsCell(channel, batch)), spec, RATE) for batch in batches],
+        )
+        for channel in dict.fromkeys(cell.channel for cell in finished)
+        for spec in (cells.PUBLISHED, CODED)
+    ]
+    title = "Recovery rate as published and with our head, by batch size and channel"
+    return chart("heads", title, ("batch", "recovery rate"), map(str, batches), series)
 
 
 def _varied(measured: Measured, question: str) -> Chart:

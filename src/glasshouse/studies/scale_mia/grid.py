@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from glasshouse.attacks.crafted.surrogate import Schooling
@@ -12,7 +13,17 @@ from glasshouse.learning.recipe import Recipe
 from glasshouse.studies.address import Address
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.scale_mia import cells, printed, rivals
-from glasshouse.studies.scale_mia.cells import PEELED, PICTURED, PUBLISHED, Table4Cell, VariedCell
+from glasshouse.studies.scale_mia.cells import (
+    CODED,
+    HEADS,
+    IDEAL,
+    PEELED,
+    PICTURED,
+    PUBLISHED,
+    HeadsCell,
+    Table4Cell,
+    VariedCell,
+)
 from glasshouse.studies.scale_mia.claims import verdicts
 from glasshouse.studies.scale_mia.figures import charts, pictures
 from glasshouse.studies.scale_mia.layout import tables
@@ -22,14 +33,14 @@ from glasshouse.studies.scale_mia.scenarios import RoundPlan, Scenario, Scenario
 from glasshouse.studies.study import Cell, CellResult, Presentation, Study, Workplace
 from glasshouse.verdicts.claims import Verdict
 
-BOTH = (PUBLISHED, PEELED)
+BOTH = (CODED, PEELED)
 DIRECTIONS = (1, 2, 3, 4)
 LAWS = ("normal", "laplace", "empirical")
 LOCAL_STEPS = (1, 2, 5)
 NORM = 1.0
 """The length to which clients clip their updates where they keep differential privacy."""
 
-QUIET = (f"scale-mia(norm={NORM})", f"scale-mia-peeled(rounds=1,norm={NORM})")
+QUIET = (f"scale-mia-coded(norm={NORM})", f"scale-mia-peeled(rounds=1,norm={NORM})")
 """The attacks that know of it."""
 
 DATA = ("cifar10", "fashion-mnist", "hmnist")
@@ -63,6 +74,9 @@ class Scale:
     collisions: tuple[int, ...] = (64, 128, 256, 512, 650, 800, 1024)
     noises: tuple[str, ...] = ("0", "1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1")
     bits: tuple[int, ...] = (8, 10, 12, 14, 16, 18, 22)
+    head_batches: tuple[int, ...] = BATCHES
+    head_bits: tuple[int, ...] = (16, 22, 30)
+    head_samples: int = 2048
     minibatch: int = 8
     rounds: int = 16
 
@@ -117,6 +131,7 @@ def _paper() -> Scale:
         starved=_starved("alexnet", "cifar10", longest),
         usual=rows[0].scenario,
         samples=5120,
+        head_samples=5120,
         rounds=80,
     )
 
@@ -134,6 +149,9 @@ def _smoke() -> Scale:
         collisions=(64, 128),
         noises=("0", "1"),
         bits=(8, 22),
+        head_batches=(16, 64),
+        head_bits=(22,),
+        head_samples=64,
         minibatch=4,
         samples=64,
     )
@@ -162,6 +180,7 @@ class ScaleMIAStudy(Study):
             entries += self._table_4(grid, row)
             entries += self._figure_6(grid, row.scenario)
             if row.scenario == grid.usual:
+                entries += self._heads(grid)
                 entries += self._beyond(grid)
             if row.scenario == grid.rivals[0].scenario:
                 entries += [cell for rival in grid.rivals for cell in rival.cells(self._scenarios)]
@@ -178,25 +197,37 @@ class ScaleMIAStudy(Study):
     def _table_4(self, grid: Scale, row: GridRow) -> Iterator[Cell]:
         network, data = row.scenario.network, row.scenario.data
         for batch in row.batches:
-            known = {PUBLISHED: printed.table_4(network, data, batch)}
+            known = {CODED: printed.table_4(network, data, batch)}
             shown = {"pictures": batch == PICTURED, "distribution": True, "vetting": batch == PICTURED}
             plan = RoundPlan(batch, row.samples, grid.rounds)
             yield self._cell(Table4Cell(network, data, batch), row.scenario, plan, BOTH, known, **shown)
+
+    def _heads(self, grid: Scale) -> Iterator[Cell]:
+        """The published head and ours: from the exact sum, as Table 4 has it, and from rounded ones."""
+        network, data = grid.usual.network, grid.usual.data
+        for channel, batch in product((IDEAL, *map(str, grid.head_bits)), grid.head_batches):
+            ideal = channel == IDEAL
+            options = () if ideal else (f"bits={channel}",)
+            known = {PUBLISHED: printed.table_4(network, data, batch)} if ideal else {}
+            plan = RoundPlan(batch, grid.head_samples, grid.rounds, options, ideal=ideal)
+            vetting = ideal and batch == PICTURED
+            address = HeadsCell(channel, batch)
+            yield self._cell(address, grid.usual, plan, HEADS, known, vetting=vetting)
 
     def _tables_5_to_8(self, grid: Scale) -> Iterator[Cell]:
         for scenario in grid.starved:
             table, amount = (7, scenario.classes) if scenario.classes else (5, scenario.share)
             for batch in grid.starved_batches:
-                known = {PUBLISHED: printed.starved(scenario.network, scenario.data, table, amount, batch)}
+                known = {CODED: printed.starved(scenario.network, scenario.data, table, amount, batch)}
                 plan = RoundPlan(batch, grid.samples, grid.rounds)
-                yield self._cell(cells.StarvedCell(table, amount, batch), scenario, plan, (PUBLISHED,), known)
+                yield self._cell(cells.StarvedCell(table, amount, batch), scenario, plan, (CODED,), known)
 
     def _figure_6(self, grid: Scale, scenario: Scenario) -> Iterator[Cell]:
         """Figure 6 and the laws that it is about."""
         address = cells.Figure6Cell(scenario.network, scenario.data)
         yield Cell(str(address), lambda place: cells.brightness(self._scenarios.prepared(scenario, place)))
         if scenario.network == grid.usual.network:
-            specs = tuple(f"scale-mia(law='{law}')" for law in LAWS)
+            specs = tuple(f"scale-mia-coded(law='{law}')" for law in LAWS)
             yield self._cell(VariedCell("laws", scenario.data), scenario, grid.plan, specs)
 
     def _beyond(self, grid: Scale) -> Iterator[Cell]:
@@ -205,10 +236,10 @@ class ScaleMIAStudy(Study):
         recipes = {str(steps): Recipe(epochs=steps, batch_size=0, lr=0.1) for steps in LOCAL_STEPS}
         recipes["minibatches"] = Recipe(epochs=1, batch_size=grid.minibatch, lr=0.1)
         for batch in grid.collisions:
-            yield self._varied(grid, "collisions", str(batch), (PUBLISHED, *several), batch=batch)
+            yield self._varied(grid, "collisions", str(batch), (CODED, *several), batch=batch)
         for noise in grid.noises:
             defence = f"differential-privacy(norm={NORM},noise={noise},clients={grid.plan.clients})"
-            yield self._varied(grid, "dp", noise, (PUBLISHED, *QUIET), defence=defence)
+            yield self._varied(grid, "dp", noise, (CODED, *QUIET), defence=defence)
         for bits in grid.bits:
             yield self._varied(grid, "quantisation", str(bits), BOTH, options=(f"bits={bits}",))
         for steps, recipe in recipes.items():

@@ -15,7 +15,7 @@ from glasshouse.measures.estimate import mean
 from glasshouse.studies.judging import judged, undecided
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.scale_mia import cells
-from glasshouse.studies.scale_mia.cells import PUBLISHED, RATE, Table3Cell
+from glasshouse.studies.scale_mia.cells import CODED, RATE, Table3Cell
 from glasshouse.studies.scale_mia.printed import HARDLY
 from glasshouse.verdicts.claims import Verdict
 
@@ -24,7 +24,7 @@ SEARCHES = (*PASSIVE, "fishing")
 STEPS = {"dlg": 300, "idlg": 300, "inverting-gradients": 4800, "gradinversion": 20_000, "fishing": 4800}
 """How many steps searches took as published; Fishing ends in one of Inverting Gradients."""
 
-CLOSED = (PUBLISHED, "robbing-the-fed")
+CLOSED = (CODED, "robbing-the-fed")
 LARGE = 16
 """From this batch size on the paper says that searches in one update fail."""
 
@@ -39,7 +39,7 @@ def _better_than_searches(measured: Measured) -> Verdict:
     claim = "Scale-MIA rebuilds images better than any search for them"
     gains, compared = [], []
     for cell in Table3Cell.matching(measured.cells):
-        ours = measured.value(str(cell), PUBLISHED, cells.RETURNED) if cell.attack == PUBLISHED else None
+        ours = measured.value(str(cell), CODED, cells.RETURNED) if cell.attack == CODED else None
         rivals = _searched(measured, cells.RETURNED, SEARCHES, cell.batch)
         if ours is not None and rivals:
             gains.append(ours - max(value for _, _, value in rivals))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from glasshouse.studies.scale_mia import cells, printed
-from glasshouse.studies.scale_mia.cells import PUBLISHED, Table3Cell
+from glasshouse.studies.scale_mia.cells import CODED, Table3Cell
 from glasshouse.studies.scale_mia.printed import SMALL_BATCHES
 from glasshouse.studies.scale_mia.scenarios import RoundPlan, Scenario, Scenarios
 from glasshouse.studies.study import Cell, CellResult, Workplace
@@ -56,7 +56,7 @@ class Rival:
 
 def _attacked(rival: Rival, batch: int, scenarios: Scenarios | None, place: Workplace) -> CellResult:
     """A search runs in a process of its own, and prepares its scenario there."""
-    schooled = rival.spec.startswith(PUBLISHED)
+    schooled = rival.spec.startswith(cells.FAMILY)
     prepared = (scenarios or Scenarios()).prepared(rival.scenario, place, schooled=schooled)
     plan = RoundPlan(batch, rival.rounds * batch, rival.rounds, passive=rival.passive)
     known = printed.table_3(rival.scenario.network, rival.scenario.data, rival.attack, batch)
@@ -71,7 +71,7 @@ def laptop(resnet: Scenario, cnn: Scenario) -> tuple[Rival, ...]:
     grouped = f"gradinversion(steps=150,restarts=2,{OF_THE_UPDATE})"
     counted = f"gradinversion(steps=150,restarts=2,{OF_THE_UPDATE},labels='counts')"
     return (
-        Rival(PUBLISHED, resnet, 8, closed=True),
+        Rival(CODED, resnet, 8, closed=True),
         Rival("robbing-the-fed", resnet, 4, closed=True),
         Rival("dlg", cnn, 8, (1,), passive=True),
         Rival("idlg", cnn, 8, (1,), passive=True),
@@ -91,7 +91,7 @@ def laptop(resnet: Scenario, cnn: Scenario) -> tuple[Rival, ...]:
 def paper(resnet: Scenario, cnn: Scenario) -> tuple[Rival, ...]:
     """Every search with as many steps as its authors gave it."""
     return (
-        Rival(PUBLISHED, resnet, 5, closed=True),
+        Rival(CODED, resnet, 5, closed=True),
         Rival("robbing-the-fed", resnet, 5, closed=True),
         Rival("dlg", cnn, 20, (1,), passive=True),
         Rival("idlg", cnn, 20, (1,), passive=True),
@@ -106,7 +106,7 @@ def paper(resnet: Scenario, cnn: Scenario) -> tuple[Rival, ...]:
 def smoke(flat: Scenario, normed: Scenario) -> tuple[Rival, ...]:
     """A cell or two of each row; batch norm needs more than one image where a network leaves one pixel."""
     return (
-        Rival(PUBLISHED, flat, 1, (1, 16), closed=True),
+        Rival(CODED, flat, 1, (1, 16), closed=True),
         Rival("robbing-the-fed", flat, 1, (1, 16), closed=True),
         Rival("dlg(steps=3)", flat, 2, (1,), passive=True),
         Rival("idlg(steps=3)", flat, 2, (1,), passive=True),

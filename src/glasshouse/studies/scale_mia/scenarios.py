@@ -92,8 +92,9 @@ class Prepared:
 class RoundPlan:
     """Rounds with a batch each: how many samples to see, in how many rounds at most, and what clients do.
 
-    `options` are those of the channel `secure`. A `passive` server crafts nothing and reads the update of one
-    client, which holds the whole batch.
+    `options` are those of the channel `secure`; an `ideal` one delivers the exact sum of all clients, as the
+    paper has it. A `passive` server crafts nothing and reads the update of one client, which holds the whole
+    batch.
     """
 
     batch: int
@@ -104,6 +105,7 @@ class RoundPlan:
     strategy: str = "fedsgd"
     defence: str = "none"
     passive: bool = False
+    ideal: bool = False
 
     @property
     def rounds(self) -> int:
@@ -119,7 +121,7 @@ class RoundPlan:
     @property
     def present(self) -> int:
         """How many take part: of eight or more one vanishes before it masks, and one after, but is summed."""
-        return self.clients + (self.clients >= CLIENTS)
+        return self.clients + (self.clients >= CLIENTS and not self.ideal)
 
     @property
     def adversary(self) -> type[Access]:
@@ -130,9 +132,13 @@ class RoundPlan:
 
     @property
     def channel(self) -> str:
+        if self.clients == 1:
+            return "plain"
+        if self.ideal:
+            return "ideal"
         lossy = self.present > self.clients
         dropouts = [f"dropout_{when}={1 / self.present:.6f}" for when in ("before", "after") if lossy]
-        return "plain" if self.clients == 1 else f"secure({', '.join([*self.options, *dropouts])})"
+        return f"secure({', '.join([*self.options, *dropouts])})"
 
 
 def cases(prepared: Prepared, plan: RoundPlan, place: Workplace) -> list[Case]:

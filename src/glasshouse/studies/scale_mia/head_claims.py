@@ -44,7 +44,9 @@ def _as_printed(measured: Measured) -> Verdict:
 
 def _stopped(measured: Measured) -> Verdict:
     """Stopped is what finds no more than the blind guess."""
-    claim = f"Quantised secure aggregation ({BITS} bits) stops it as published (from batches of {LARGE} on)"
+    claim = (
+        f"Quantised secure aggregation ({BITS} bits) stops it as published (mean of batches from {LARGE} on)"
+    )
     gains = []
     for cell in _through(measured, BITS):
         rate = measured.measure(str(cell), PUBLISHED, RATE)

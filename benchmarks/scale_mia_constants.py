@@ -83,12 +83,12 @@ CONSTANTS: Mapping[str, Constant] = {
 
 def rehearsal(dataset: Dataset, scenario: Scenario, seed: int = SEED) -> Prepared:
     """The scenario among training images only: an autoencoder of some, and others for clients to hold."""
-    auxiliary, held = divided(Dataset(dataset.name, dataset.train), scenario, seed)
+    auxiliary, shown, held = divided(Dataset(dataset.name, dataset.train), scenario, seed)
     network = seeded_model(scenario.network, auxiliary.shape, auxiliary.classes, derive(seed, "weights"))
     protocol = Protocol(network, Layout.of(network), Recipe(), auxiliary.shape, auxiliary.classes)
     rng = torch_rng(seed, "autoencoder")
     surrogate = make_surrogate(protocol, find_cut(protocol), auxiliary.x, scenario.schooling, rng)
-    return Prepared(scenario, network, auxiliary, held, surrogate)
+    return Prepared(scenario, network, auxiliary, shown, held, surrogate)
 
 
 def recovery(prepared: Prepared, spec: str, plan: RoundPlan, place: Workplace) -> Estimate:

@@ -1,128 +1,178 @@
 """Fill the page of a study, docs/studies/NAME.md, from the folder of its run.
 
-    python docs/studies.py runs/study-mia-bad-laptop
-    python docs/studies.py runs/rivals --part 'Table 3'
+    python docs/studies.py runs/study-mia-bad-laptop    # the whole page, and what was measured as a CSV
+    python docs/studies.py                              # the claims of every page, judged anew from its CSV
 
-What stands between `<!-- measured: begin -->` and `<!-- measured: end -->` is written anew: the verdicts, the
-study's own tables, and its figures and pictures, which are copied to docs/images/studies/. From the run of a
-`--part` only the tables whose titles begin so are taken, and verdicts on claims that the page lacks.
+Between `<!-- claims: begin -->` and `<!-- claims: end -->` stands a verdict on each claim; between
+`<!-- measured: begin -->` and `<!-- measured: end -->` what the verdicts rest on, the study's own tables, and
+its figures, which are copied to docs/images/studies/. All findings go to docs/studies/results/NAME.csv: cells
+that it has and the run has not are kept, so that a run may be made in parts.
 """
 
 import argparse
+import csv
+import dataclasses
 import re
 import shutil
 import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from glasshouse.exhibits import Chart, StudyTable
+from glasshouse.findings import Finding
 from glasshouse.report.run import Run, read_run
-from glasshouse.spelling import slug
+from glasshouse.spelling import DASH, slug
+from glasshouse.studies import STUDIES
+from glasshouse.verdicts.claims import Verdict, correction
 
 HERE = Path(__file__).parent
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+RESULTS = HERE / "studies" / "results"
+FIELDS = [field.name for field in dataclasses.fields(Finding) if field.name not in ("source", "assumes")]
+WHOLE = ("n", "seed")
+NUMBERS = ("value", "low", "high", "chance", "printed", "seconds")
 
 
-def measured(folder: Path, name: str) -> str:
-    """Everything that the run in `folder` found, as markdown."""
-    run = read_run(folder)
-    assert run.study is not None
-    setup = tomllib.loads(run.config or "")
-    seeds = sorted({row.seed for row in run.rows if row.seed is not None})
-    versions = run.environment or {}
-    parts = [
-        f"Made by `glasshouse study {name} --scale {setup['scale']}` with seeds {_listed(seeds)}, Python "
-        f"{versions.get('python')}, torch {versions.get('torch')}. {run.study.summary}",
-        "### Verdicts",
-        _table(
-            ["claim", "verdict", "measured"],
-            [[claim.claim, f"**{claim.verdict}**", claim.reason] for claim in run.study.verdicts],
-        ),
-    ]
-    parts += _figures(run, name)
-    parts += _pictures(run)
-    parts += _tables(run)
+def write_findings(name: str, findings: Sequence[Finding]) -> list[Finding]:
+    """Put the findings of a run into the study's CSV, in place of those of the same cells and seeds."""
+    fresh = {(finding.cell, finding.seed) for finding in findings}
+    older = [one for one in read_findings(name) if (one.cell, one.seed) not in fresh]
+    rows = [*older, *findings]
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / f"{name}.csv").open("w", newline="") as file:
+        filled = [field for field in FIELDS if any(getattr(row, field) is not None for row in rows)]
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(filled)
+        writer.writerows([_spelled(getattr(row, field)) for field in filled] for row in rows)
+    return read_findings(name)
+
+
+def read_findings(name: str) -> list[Finding]:
+    """What the study's CSV holds; nothing where it has none yet."""
+    path = RESULTS / f"{name}.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [Finding(source=name, **_parsed(row)) for row in csv.DictReader(file)]
+
+
+def _spelled(value: Any) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _parsed(row: dict[str, str]) -> dict[str, Any]:
+    kinds = dict.fromkeys(WHOLE, int) | dict.fromkeys(NUMBERS, float)
+    needed = {"value": None}
+    return needed | {key: kinds.get(key, str)(text) for key, text in row.items() if text}
+
+
+def claims(verdicts: Sequence[Verdict]) -> str:
+    """The paper's claims, each with its verdict; then, folded, the study's own questions."""
+    claimed, asked = ([verdict for verdict in verdicts if verdict.own == own] for own in (False, True))
+    parts = []
+    if claimed:
+        heads = ["claim", "in the paper", "printed", "measured", "verdict", "why they differ"]
+        rows = [[v.claim, v.section, v.printed, v.reason, f"**{v.verdict}**", v.why] for v in claimed]
+        parts += [table(heads, rows), correction(verdicts)]
+    if asked:
+        rows = [[v.claim, v.reason, f"**{v.verdict}**"] for v in asked]
+        parts.append(
+            folded("What the study asks beyond it", table(["question", "measured", "verdict"], rows))
+        )
     return "\n\n".join(parts)
 
 
-def _figures(run: Run, name: str) -> list[str]:
+def measured(run: Run, name: str, findings: Sequence[Finding], verdicts: Sequence[Verdict]) -> str:
+    """What was measured, as markdown: figures in sight, tables to open."""
     assert run.study is not None
+    setup = tomllib.loads(run.config or "")
+    seeds = ", ".join(map(str, sorted({one.seed for one in findings if one.seed is not None})))
+    versions = run.environment or {}
+    cells = len({one.cell for one in findings})
+    rests = [
+        [
+            v.claim.partition(".")[0],
+            said.what,
+            said.where,
+            said.measured,
+            said.verdict,
+            "<br>".join(said.cells),
+        ]
+        for v in verdicts
+        for said in v.parts
+    ]
+    heads = ["claim", "measured is", "where", "measured", "verdict", "cells"]
+    parts = [
+        f"Made by `glasshouse study {name} --scale {setup['scale']}` with seeds {seeds}, Python "
+        f"{versions.get('python')}, torch {versions.get('torch')}: {cells} cells with {len(findings):,} "
+        f"[findings](results/{name}.csv).",
+        folded(f"What the verdicts rest on, all {len(rests)} parts", table(heads, rests)),
+        *_figures(run.study.charts, run.folder, name),
+    ]
+    shown = len(run.curves.gallery)
+    if shown:  # the images are those of data sets, which are not ours to copy
+        parts.append(f"The page of the run itself shows {shown} batches and what was made of them.")
+    presented = STUDIES.make(name).present(findings, run.curves)
+    return "\n\n".join([*parts, *map(_layout, presented.tables)])
+
+
+def _figures(charts: Iterable[Chart], folder: Path, name: str) -> Iterable[str]:
     target = HERE / "images" / "studies"
     target.mkdir(parents=True, exist_ok=True)
-    parts = ["### Figures"]
-    for chart in run.study.charts:
-        file = f"{slug('chart', chart.name)}.png"
+    for chart in charts:
         kept = f"{name}-{slug(chart.name)}.png"
-        shutil.copyfile(run.folder / "figures" / file, target / kept)
-        parts.append(f"![{chart.title}](../images/studies/{kept})")
-        parts.append(_caption(chart))
-    return parts
-
-
-def _pictures(run: Run) -> list[str]:
-    """Where the run's pictures are: they show images of the data sets, which are not ours to copy."""
-    shown = len(run.curves.gallery)
-    note = (
-        f"The run's own page shows {shown} batches beside what was made of them; `glasshouse study` makes it."
-    )
-    return ["### Pictures", note] if shown else []
-
-
-def _caption(chart: Chart) -> str:
-    return f"*{chart.title}.* {chart.note}".strip()
-
-
-def _tables(run: Run) -> list[str]:
-    assert run.study is not None
-    parts = ["### Tables"]
-    for layout in run.study.tables:
-        parts.append(f"**{layout.title}**")
-        parts.append(_layout(layout))
-        if layout.note:
-            parts.append(layout.note)
-    return parts
+        shutil.copyfile(folder / "figures" / f"{slug('chart', chart.name)}.png", target / kept)
+        yield f"![{chart.title}](../images/studies/{kept})"
+        yield f"*{chart.title}.* {chart.note}".strip()
 
 
 def _layout(layout: StudyTable) -> str:
-    return _table(
-        list(layout.columns), [["" if cell is None else str(cell) for cell in row] for row in layout.rows]
-    )
+    rows = [["" if cell is None else str(cell) for cell in row] for row in layout.rows]
+    note = f"\n\n{layout.note}" if layout.note else ""
+    return folded(layout.title, table(list(layout.columns), rows) + note)
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in markdown."""
+    lines = [header, ["---"] * len(header), *([cell or DASH for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def _listed(seeds: list[int]) -> str:
-    return ", ".join(map(str, seeds))
+def folded(summary: str, text: str) -> str:
+    """A text that opens on a click."""
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
 
 
-def renewed(text: str, run: Run, part: str) -> str:
-    """The page `text` with the tables of `part`, and verdicts on claims that it lacks, from `run`."""
-    assert run.study is not None
-    for layout in run.study.tables:
-        if layout.title.startswith(part):
-            old = rf"\*\*{re.escape(layout.title)}\*\*\n\n(\|.*\n)+(\n[^*<\n].*\n)?"
-            new = "\n\n".join([f"**{layout.title}**", _layout(layout), layout.note or ""]).strip()
-            text, count = re.subn(old, lambda _, new=new: f"{new}\n", text)
-            assert count == 1, f"{layout.title} stands on the page {count} times"
-    for claim in run.study.verdicts:
-        if f"| {claim.claim} |" not in text:
-            row = f"| {claim.claim} | **{claim.verdict}** | {claim.reason} |\n"
-            text = re.sub(r"### Verdicts\n\n(\|.*\n)+", lambda old, row=row: old[0] + row, text)
-    return text
+def put(page: Path, mark: str, text: str) -> None:
+    """Write `text` between the marks of a page."""
+    begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
+    before = page.read_text()
+    assert begin in before, f"{page.name} lacks {begin}"
+    filling = f"{begin}\n\n{text}\n\n{end}"
+    page.write_text(re.sub(f"{begin}.*?{end}", lambda _: filling, before, flags=re.DOTALL))
+
+
+def from_run(folder: Path) -> None:
+    """Fill the whole page of the study whose run this is."""
+    name = tomllib.loads((folder / "config.toml").read_text())["study"]
+    run, page = read_run(folder), HERE / "studies" / f"{name}.md"
+    findings = write_findings(name, run.rows)
+    verdicts = STUDIES.make(name).conclude(findings)
+    put(page, "claims", claims(verdicts))
+    put(page, "measured", measured(run, name, findings, verdicts))
+
+
+def judge_again() -> None:
+    """Write the claims of every page that has a CSV, as the findings are judged now."""
+    for file in sorted(RESULTS.glob("*.csv")):
+        verdicts = STUDIES.make(file.stem).conclude(read_findings(file.stem))
+        put(HERE / "studies" / f"{file.stem}.md", "claims", claims(verdicts))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--part", help="what the titles of the tables to renew begin with")
-    options = parser.parse_args()
-    study = tomllib.loads((options.run / "config.toml").read_text())["study"]
-    page = HERE / "studies" / f"{study}.md"
-    text = page.read_text()
-    if options.part is None:
-        filling = f"{BEGIN}\n\n{measured(options.run, study)}\n\n{END}"
-        page.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: filling, text, flags=re.DOTALL))
-    else:
-        page.write_text(renewed(text, read_run(options.run), options.part))
+    parser.add_argument("runs", type=Path, nargs="*")
+    for run in (given := parser.parse_args().runs):
+        from_run(run)
+    if not given:
+        judge_again()

@@ -34,7 +34,7 @@ def named(images):
 def test_the_constants_are_rehearsed_without_any_image_that_a_victim_may_hold(choosing, tmp_path):
     images = load("digits").train
     dataset = Dataset("digits", images[:1200], images[1200:])
-    _, victims = divided(dataset, SCENARIO, seed=0)
+    _, _, victims = divided(dataset, SCENARIO, seed=0)
     prepared = choosing.rehearsal(dataset, SCENARIO)
     seen, held = named(prepared.auxiliary), named(prepared.victims)
     assert named(victims) == named(dataset.test)

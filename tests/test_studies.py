@@ -21,9 +21,13 @@ class Counting(Study):
     name = "counting"
     title = "Counting"
     calls: list[tuple[str, int]] = []  # noqa: RUF012
+    few: int | None = None
 
     def cells(self, scale):
-        return [Cell(f"table-{n}/x", lambda place, n=n: self._cell(n, place)) for n in (1, 2)]
+        return [
+            Cell(f"table-{n}/x", lambda place, n=n: self._cell(n, place), seeds=few)
+            for n, few in ((1, None), (2, self.few))
+        ]
 
     def _cell(self, number, place):
         if place.seed == 13:
@@ -108,6 +112,17 @@ def test_another_version_runs_every_cell_anew(counting, tmp_path, monkeypatch):
     assert {row.seed for row in results.findings} == {0}
 
 
+def test_a_cell_with_seeds_of_its_own_runs_with_these_unless_the_user_says_how_many(
+    counting, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Counting, "few", 1)
+    counting(out=tmp_path / "run", scale="laptop")
+    assert [seed for cell, seed in Counting.calls if cell == "table-1/x"] == [0, 1, 2]
+    assert [seed for cell, seed in Counting.calls if cell == "table-2/x"] == [0]
+    counting(out=tmp_path / "run", scale="laptop", seeds=2)
+    assert Counting.calls[4:] == [("table-2/x", 1)]
+
+
 def test_every_study_has_cells_at_every_scale():
     for name in STUDIES:
         made = STUDIES.load(name)()
@@ -118,22 +133,38 @@ def test_every_study_has_cells_at_every_scale():
             assert made.seeds(scale) >= 1
 
 
-def accuracies(few, many):
+def divided(few, many, reach, metric="test-accuracy", **more):
+    """A number at each seed, for the fewest and the most clients, with an interval that goes so far."""
+    made = {"source": "clients", "family": "made up", "metric": metric, "data": "digits", "model": "mlp"}
     return [
-        Finding(source="clients", cell=cell, family="utility", metric="test-accuracy", value=value, seed=seed)
+        Finding(
+            **made, cell=cell, value=value, low=value - reach, high=value + reach, n=100, seed=seed, **more
+        )
         for cell, values in ((f"clients-{clients.FEWEST}", few), (f"clients-{clients.MOST}", many))
         for seed, value in enumerate(values)
     ]
 
 
-@pytest.mark.parametrize(("few", "many", "verdict"), [
-    ([0.90, 0.91, 0.92], [0.80, 0.82, 0.81], "holds"),
-    ([0.80, 0.82, 0.81], [0.90, 0.91, 0.92], "refuted: it is the other way round"),
-    ([0.90, 0.80, 0.85], [0.80, 0.90, 0.85], "not shown"),
-    ([0.90], [0.80], "open"),
+@pytest.mark.parametrize(("few", "many", "reach", "verdict"), [
+    ([0.90, 0.91, 0.92], [0.80, 0.82, 0.81], 0.02, "holds"),
+    ([0.80, 0.82, 0.81], [0.90, 0.91, 0.92], 0.02, "refuted"),
+    ([0.900], [0.899], 0.001, "refuted"),
+    ([0.90, 0.80, 0.85], [0.80, 0.90, 0.85], 0.02, "not shown"),
+    ([0.90], [0.80], 0.1, "not shown"),
+    ([0.90], [0.80], 0.02, "holds"),
+    ([0.90], [], 0.02, "open"),
 ])  # fmt: skip
-def test_a_verdict_follows_from_the_paired_seeds(few, many, verdict):
-    assert ClientsStudy().conclude(accuracies(few, many))[0].verdict == verdict
+def test_clients_cost_accuracy_if_the_interval_of_the_fall_says_so(few, many, reach, verdict):
+    assert ClientsStudy().conclude(divided(few, many, reach, chance=0.1))[0].verdict == verdict
+
+
+def test_what_nothing_was_learned_or_leaked_of_decides_nothing():
+    lost = ClientsStudy().conclude(divided([0.9], [0.1], 0.01, chance=0.1))[0]
+    assert (lost.verdict, lost.reason) == ("open", "a model learned nothing")
+    leaking = {"metric": "auc", "attack": "loss-threshold", "chance": 0.5}
+    assert ClientsStudy().conclude(divided([0.7], [0.52], 0.01, **leaking))[1].verdict == "holds"
+    silent = ClientsStudy().conclude(divided([0.51], [0.45], 0.02, **leaking))[1]
+    assert (silent.verdict, "nothing that more could hide" in silent.reason) == ("open", True)
 
 
 def test_the_clients_study_runs_at_smoke_scale(tmp_path):

@@ -24,6 +24,7 @@ from glasshouse.report.run import read_run
 from glasshouse.studies.ats import cells, training, victims
 from glasshouse.studies.ats.arms import PERTURBATIONS, policy_of
 from glasshouse.studies.ats.cells import ORIGINAL, TRANSFORMED, VISIBLE, ArmCell, Task, of_image
+from glasshouse.studies.ats.claimed import CLAIMS
 from glasshouse.studies.ats.grid import SCALES, ATSStudy
 from glasshouse.studies.ats.printed import (
     BEST_FIVE,
@@ -262,7 +263,7 @@ def test_the_smoke_scale_runs_to_its_end(tmp_path):
     run = read_run(tmp_path / "run")
     assert len({row.cell for row in run.rows}) == len(ATSStudy().cells("smoke"))
     assert not [row for row in run.rows if row.metric == "not-applicable"]
-    assert len(run.study.verdicts) == 9
+    assert len(run.study.verdicts) == len(CLAIMS) + 1
     charts = {chart.name.partition("-")[0] for chart in run.study.charts}
     assert charts == {"likeness", "convergence", "library", "figure"}
 

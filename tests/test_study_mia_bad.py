@@ -1,23 +1,14 @@
 import json
 import shutil
 import sys
-from types import SimpleNamespace
 
 import pytest
-import torch
 
 from glasshouse import cli
 from glasshouse.api import study as run_study
-from glasshouse.auditing.experiment import prepare
-from glasshouse.auditing.target import Variant, train_target
-from glasshouse.learning.engine import Engine
-from glasshouse.learning.evaluate import accuracy
-from glasshouse.progress import Progress
 from glasshouse.report.run import read_run
-from glasshouse.runfolder import RunFolder
-from glasshouse.studies.mia_bad import cells, grid
-from glasshouse.studies.mia_bad.cells import NULL_CURVE, TableCell, Targets, batch_batch, batch_sample
-from glasshouse.studies.study import Workplace
+from glasshouse.studies.mia_bad.cells import NULL_CURVE, SAMPLE, batch_batch, batch_sample
+from glasshouse.studies.mia_bad.training import Targets
 
 CENTRAL = "table-1/digits/mlp/central/*"
 FILES = ("results.json", "results.csv", "study.json", "report.html", "config.toml")
@@ -45,11 +36,34 @@ def test_mia_bad_runs_all_attacks_of_a_row(mia_bad):
     for attack in (batch_sample(8), batch_batch(8), "set-loss(batch_size=8)", "set-llr(batch_size=8)"):
         assert {(attack, "auc"), (attack, "accuracy-at-5:1"), (attack, "balanced-accuracy")} <= metrics
     assert (NULL_CURVE, "null-auc") in metrics
-    assert (batch_batch(8), "auc-over-set-loss") in metrics
+    for attack in (batch_sample(8), batch_batch(8)):
+        assert {
+            (attack, f"{metric}-over-sample") for metric in ("accuracy-at-5:1", "balanced-accuracy")
+        } <= metrics
     raw = [row["chance"] for row in rows if row["metric"] == "accuracy-at-5:1"]
     assert raw == pytest.approx([5 / 6] * len(raw))
-    verdicts = read_run(mia_bad).study.verdicts
-    assert {verdict.verdict for verdict in verdicts} == {"open"}
+
+
+def test_the_gain_is_the_difference_of_two_accuracies_and_closer_where_records_are_paired(mia_bad):
+    rows = {(row["cell"], row["attack"], row["metric"]): row for row in rows_of(mia_bad)}
+    head, widths = CENTRAL.removesuffix("*"), {}
+    for metric in ("accuracy-at-5:1", "balanced-accuracy"):
+        single = rows[f"{head}sample", SAMPLE, metric]
+        for attack in (batch_sample(8), batch_batch(8)):
+            wise = rows[f"{head}8", attack, metric]
+            gain = rows[f"{head}8", attack, f"{metric}-over-sample"]
+            assert gain["value"] == pytest.approx(wise["value"] - single["value"])
+            assert gain["low"] < gain["value"] < gain["high"]
+            below, above = wise["value"] - wise["low"], single["high"] - single["value"]
+            widths[attack] = (gain["value"] - gain["low"]) / (below**2 + above**2) ** 0.5
+        assert widths[batch_sample(8)] < 0.9
+        assert widths[batch_batch(8)] == pytest.approx(1, abs=0.1)
+
+
+def test_what_needs_no_federation_is_judged_of_the_central_row_alone(mia_bad):
+    verdicts = {one.claim.partition(".")[0]: one.verdict for one in read_run(mia_bad).study.verdicts}
+    judged = {number for number, verdict in verdicts.items() if verdict != "open"}
+    assert judged == {"3", "4", "5", "6", "C"}
 
 
 def test_mia_bad_judges_batches_only_in_batch_batch_and_the_set_attacks(mia_bad):
@@ -92,50 +106,3 @@ def test_a_mia_bad_that_was_cut_short_ends_with_the_same_numbers(mia_bad, tmp_pa
     run_study("mia-bad", scale="smoke", cells=CENTRAL, out=folder, workers=1, quiet=True)
     assert rows_of(folder) == rows_of(mia_bad)
     assert (folder / "study.json").read_bytes() == (mia_bad / "study.json").read_bytes()
-
-
-def test_a_matched_central_model_is_the_one_whose_fit_is_closest(tmp_path):
-    sizes = grid._sizes(80, 80, 80, 60, shadows=2, rounds=6, epochs=2)
-    row = grid.GridRow(TableCell("table-1", "digits", "mlp"), sizes)
-    with Engine(1) as engine:
-        progress = Progress(quiet=True)
-        place = Workplace(engine, 3, tmp_path / "cell", tmp_path / "shared", progress)
-        targets = Targets()
-        wanted = targets.trained(row.setting(5), place).train_accuracy
-        matched = targets.matched(row.setting(5), place)
-        central, fits = [], []
-        for rounds in range(1, 7):
-            training = sizes.training.model_copy(update={"rounds": rounds})
-            experiment = prepare(row.setting(1).model_copy(update={"seed": 3, "training": training}))
-            folder = RunFolder(tmp_path / f"by-hand-{rounds}", experiment.config())
-            target = train_target(experiment, folder, engine, progress, Variant("central", "none"))
-            central.append(target.case.clients.current)
-            fits.append(accuracy(target.case.model, experiment.split.images("members")))
-            if fits[-1] >= wanted:
-                break
-    distances = [abs(fit - wanted) for fit in fits]
-    chosen = [torch.equal(matched.case.clients.current, vector) for vector in central].index(True)
-    assert 0 < wanted < 1
-    assert matched.train_accuracy == pytest.approx(fits[chosen])
-    assert distances[chosen] == min(distances)
-    assert matched.case.subject.strategy == matched.mode == "central"
-
-
-@pytest.mark.parametrize(("fits", "wanted", "chosen", "trained"), [
-    ([0.3, 0.58, 0.9, 1.0], 0.6, 0.58, 3),
-    ([0.3, 0.5, 0.62, 1.0], 0.6, 0.62, 3),
-    ([0.7, 0.8, 0.9, 1.0], 0.6, 0.7, 1),
-    ([0.3, 0.4, 0.35, 0.3], 0.6, 0.4, 4),
-])  # fmt: skip
-def test_central_training_stops_at_the_fit_that_is_wanted(monkeypatch, fits, wanted, chosen, trained):
-    asked = []
-
-    def stopped(setting, place):
-        for fit in fits:
-            asked.append(fit)
-            yield SimpleNamespace(train_accuracy=fit)
-
-    monkeypatch.setattr(cells, "_stopped", stopped)
-    monkeypatch.setattr(Targets, "trained", lambda *_: SimpleNamespace(train_accuracy=wanted))
-    assert Targets().matched(None, None).train_accuracy == chosen
-    assert asked == fits[:trained]

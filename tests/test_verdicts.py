@@ -15,7 +15,8 @@ from glasshouse.report.words.measures import expert
 from glasshouse.report.words.names import ADVERSARIES
 from glasshouse.verdicts import pooling
 from glasshouse.verdicts.measure import BY_ACCESS, Measure
-from glasshouse.verdicts.pooling import over_seeds, pooled, pooled_points
+from glasshouse.verdicts.pooling import pooled, pooled_points
+from glasshouse.verdicts.seeds import over_seeds
 from glasshouse.verdicts.tradeoff import tradeoffs, worth
 
 

@@ -1,27 +1,37 @@
 """What the finished cells of a study hold, by cell, attack and metric."""
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+import numpy as np
 
 from glasshouse.findings import Finding
-from glasshouse.measures.estimate import Estimate, mean
+from glasshouse.measures.estimate import Estimate, combined
 from glasshouse.verdicts.measure import Measure
 from glasshouse.verdicts.pooling import pooled
+from glasshouse.verdicts.seeds import UNBOUNDED, across_seeds
 
 Key = tuple[str, str | None, str]
 
 
 class Measured:
-    """Looks findings up: over all seeds together, or seed by seed."""
+    """Looks findings up: over all seeds together, or seed by seed.
+
+    `same_records` where every seed is measured on the same records, which then do not average out.
+    """
+
+    same_records: ClassVar[bool] = False
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         rows = list(findings)
         self.cells = list(dict.fromkeys(row.cell for row in rows))
         self.seeds = sorted({row.seed for row in rows if row.seed is not None})
         self._pooled: dict[Key, Measure] = {(m.row.cell, m.row.attack, m.row.metric): m for m in pooled(rows)}
-        self._by_seed: dict[Key, dict[int, float]] = {}
+        self._by_seed: dict[Key, dict[int, Estimate]] = {}
         for row in rows:
             if row.value is not None and row.seed is not None:
-                self._by_seed.setdefault((row.cell, row.attack, row.metric), {})[row.seed] = row.value
+                estimate = Estimate(row.value, row.low, row.high, row.n or 0)
+                self._by_seed.setdefault((row.cell, row.attack, row.metric), {})[row.seed] = estimate
 
     def measure(self, cell: str, attack: str | None, metric: str) -> Measure | None:
         """The finding over its seeds, or none."""
@@ -29,19 +39,14 @@ class Measured:
 
     def estimate(self, cell: str, attack: str | None, metric: str) -> Estimate | None:
         """Its value and interval, which is over the seeds where there are several."""
-        measure = self.measure(cell, attack, metric)
-        if measure is None or measure.value is None:
-            return None
-        if len(measure.values) > 1:
-            return mean(measure.values)
-        return Estimate(measure.value, measure.low, measure.high, measure.n or 0)
+        return self.over_seeds(cell, attack, metric, UNBOUNDED)
 
     def over_seeds(
         self, cell: str, attack: str | None, metric: str, bounds: tuple[float, float]
     ) -> Estimate | None:
-        """The same, its interval cut to `bounds`; one seed has the interval of what was counted in it."""
-        values = list(self.by_seed(cell, attack, metric).values())
-        return mean(values, bounds=bounds) if len(values) > 1 else self.estimate(cell, attack, metric)
+        """The same, its interval cut to `bounds`."""
+        seeds = list(self.seeds_of(cell, attack, metric).values())
+        return across_seeds(seeds, bounds=bounds, same_records=self.same_records) if seeds else None
 
     def value(self, cell: str, attack: str | None, metric: str) -> float | None:
         """Its value alone."""
@@ -50,6 +55,11 @@ class Measured:
 
     def by_seed(self, cell: str, attack: str | None, metric: str) -> dict[int, float]:
         """The value at each seed."""
+        seeds = self.seeds_of(cell, attack, metric)
+        return {seed: estimate.value for seed, estimate in seeds.items() if estimate.value is not None}
+
+    def seeds_of(self, cell: str, attack: str | None, metric: str) -> dict[int, Estimate]:
+        """The value at each seed, with its interval over records where it has one."""
         return self._by_seed.get((cell, attack, metric), {})
 
     def attacks(self, cell: str, metric: str) -> list[str]:
@@ -61,9 +71,23 @@ class Measured:
         return [key[2] for key in self._pooled if key[:2] == (cell, attack)]
 
 
-def differences(mine: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
-    """By how much some values are above others, at each seed that both have."""
-    return {seed: value - others[seed] for seed, value in mine.items() if seed in others}
+def apart(mine: Mapping[int, Estimate], others: Mapping[int, Estimate]) -> list[Estimate]:
+    """By how much some estimates are above others, at each seed that both have, as if independent."""
+    return [combined([mine[seed], others[seed]], [1.0, -1.0]) for seed in mine if seed in others]
+
+
+def sloped(points: Mapping[float, Mapping[int, Estimate]]) -> list[Estimate]:
+    """The least-squares slope over x, from the estimates at each x, for each seed that has all of them."""
+    x = np.array(list(points))
+    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+    whole = set.intersection(*(set(seeds) for seeds in points.values()))
+    return [combined([seeds[seed] for seeds in points.values()], list(weights)) for seed in sorted(whole)]
+
+
+def less(estimates: Iterable[Estimate], number: float) -> list[Estimate]:
+    """The estimates minus a number that is known exactly, such as a printed one."""
+    exact = Estimate(number, number, number, 0)
+    return [combined([estimate, exact], [1.0, -1.0]) for estimate in estimates]
 
 
 def collapsed(findings: Iterable[Finding]) -> list[tuple[str, int]]:

@@ -1,10 +1,10 @@
 """What was measured, with its interval, in a cell of a table and on a chart."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from glasshouse.exhibits import Chart, Series, StudyTable
-from glasshouse.measures.estimate import Estimate, mean
+from glasshouse.measures.estimate import Estimate
 from glasshouse.spelling import DASH
 from glasshouse.studies.measured import Measured
 
@@ -19,11 +19,6 @@ def bracketed(estimate: Estimate | None, form: str = ".3f") -> str:
     if estimate.low is None or estimate.high is None:
         return value
     return f"{value} [{estimate.low:{form}}, {estimate.high:{form}}]"
-
-
-def averaged(values: Collection[float]) -> str:
-    """The mean of some differences, slopes or shares and its interval, with signs, or a dash."""
-    return bracketed(mean(list(values)), "+.3f") if values else DASH
 
 
 def series_of(name: str, estimates: Sequence[Estimate | None]) -> Series:

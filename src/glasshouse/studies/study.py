@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
+from glasshouse.access import Access
 from glasshouse.exhibits import Chart, Exhibits, Picture, StudyTable
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
@@ -17,13 +18,17 @@ SCALES = ("smoke", "laptop", "paper")
 
 @dataclass(frozen=True, eq=False)
 class Workplace:
-    """What a cell may use: the engine, its seed, and folders of its own and for all cells together."""
+    """What a cell may use: the engine, its seed, and folders of its own and for all cells together.
+
+    A user's `attack` runs beside the study's, in cells that take one.
+    """
 
     engine: Engine
     seed: int
     folder: Path
     shared: Path
     progress: Progress
+    attack: str = ""
 
 
 T = TypeVar("T")
@@ -45,10 +50,14 @@ class Latest(Generic[T]):
 
 @dataclass(frozen=True)
 class CellResult:
-    """What a cell measured, and the curves, histograms and pictures that belong to it."""
+    """What a cell measured, and the curves, histograms, pictures and scores that belong to it.
+
+    `seconds` is the wall time that it took, which whoever runs it fills in.
+    """
 
     findings: Sequence[Finding]
     exhibits: Exhibits = field(default_factory=Exhibits)
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -57,12 +66,14 @@ class Cell:
 
     What it returns is stamped with the study, the cell and the seed by whoever runs it; a cell without
     exhibits may return its findings alone. A `single` cell keeps one core busy and asks the engine for no
-    more: many of them run at once.
+    more: many of them run at once. One that has `seeds` runs with so many, in place of the study's, unless
+    the user says how many.
     """
 
     name: str
     run: Callable[[Workplace], CellResult | list[Finding]]
     single: bool = False
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -75,10 +86,23 @@ class Presentation:
 
 
 class Study(ABC):
-    """One paper, or one question: its cells at each scale, and its conclusions."""
+    """One paper, or one question: its cells at each scale, and its conclusions.
+
+    A study whose question fits takes one more attack, of the family `takes` and of the adversary `by`.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    takes: ClassVar[str] = ""
+    by: ClassVar[type[Access] | None] = None
+
+    def check_attack(self, spec: str) -> None:
+        """Refuse an attack of the right family that cannot be asked the study's question."""
+        return
+
+    def printed(self, cell: str) -> bool | None:
+        """Whether the paper prints a number for a cell; null where only its findings know."""
+        return None
 
     @abstractmethod
     def cells(self, scale: str) -> list[Cell]:

@@ -1,103 +1,192 @@
-"""What findings say to a paper: to its claims, from paired differences, and to its printed numbers.
+"""What findings say to the claims of a paper: one verdict for each, from what every setting says to it.
 
-A value belongs to a row (a data set and a network) and a seed. Values are averaged over the seeds of a row;
-intervals are over rows where there are at least three of them, else over seeds.
+A claim is about parts: a quantity in a setting (a data set and a network). The interval of each part lies
+where the claim is true, or where it is false, or allows for both. A claim holds if all its parts say so, and
+is refuted if all deny it; parts that differ make it mixed. Demanding the same of every part keeps the chance
+of a wrong verdict at that of one part, and for the number of verdicts the intervals are widened (Bonferroni):
+of m claims each is judged at the level 1 - 0.05 / m, so that all verdicts are right together with 95%.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
 
-import numpy as np
+from glasshouse.measures.estimate import LEVEL, Estimate
+from glasshouse.verdicts.seeds import UNBOUNDED, across_seeds
 
-from glasshouse.measures.estimate import Estimate, mean
-from glasshouse.verdicts.measure import Measure
+Region = tuple[float, float]
+ABOVE, BELOW = (0.0, inf), (-inf, 0.0)
 
-WITHIN = "within the interval"
-OUTSIDE = "printed number outside the interval"
-UNPRINTED = "no printed number"
-_ROUNDING = 1e-9
+HOLDS, REFUTED, MIXED, NOT_SHOWN, OPEN = "holds", "refuted", "mixed", "not shown", "open"
+MISSING = "the cells that it needs are not done"
+SHOWN = 6
+"""Parts that are listed one by one beside a verdict; the table of all parts has the rest."""
 
-Unit = tuple[str, str, int]
-"""Data set, network and seed."""
+
+@dataclass(frozen=True)
+class Part:
+    """What one setting says to a claim: `what` is measured, and `where`.
+
+    `seeds` has an estimate for each seed, with the 95% interval over its records where it has one. The claim
+    is true in the region `holds` and false in `refuted`, or everywhere else where that is null; an interval
+    in both is of an effect too small to count. `barred` says why nothing can be judged here, for instance
+    that nothing was trained far enough.
+    """
+
+    where: str
+    what: str
+    seeds: Sequence[Estimate]
+    cells: Sequence[str]
+    holds: Region = ABOVE
+    refuted: Region | None = None
+    barred: str = ""
+    same_records: bool = False
+    bounds: Region = UNBOUNDED
+    form: str = "+.3f"
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says, in our words: in which `section`, and the number `printed` there.
+
+    `why` has, for a verdict, the reason for what differs from the paper. What a study asks of its `own`
+    accord stands apart from the paper's claims, and is corrected for apart.
+    """
+
+    text: str
+    parts: Sequence[Part]
+    section: str = ""
+    printed: str = ""
+    why: Mapping[str, str] = field(default_factory=dict)
+    own: bool = False
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one part said: a verdict, the number with its interval, and the cells that it rests on."""
+
+    where: str
+    what: str
+    verdict: str
+    measured: str
+    cells: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the measured cells say to one claim."""
+    """What the measured cells say to one claim; `level` is that of its intervals."""
 
     claim: str
     verdict: str
     reason: str = ""
+    section: str = ""
+    printed: str = ""
+    why: str = ""
+    own: bool = False
+    level: float = LEVEL
+    parts: tuple[Said, ...] = ()
+
+    @property
+    def cells(self) -> list[str]:
+        """The cells that it rests on."""
+        return list(dict.fromkeys(cell for part in self.parts for cell in part.cells))
 
 
-def judge(
-    claim: str, values: Mapping[Unit, float], what: str, *, negligible: float = 0.0, where: str = ""
-) -> Verdict:
-    """Whether the values are above zero; an interval within `negligible` of it shows that they are not.
-
-    `what` says what a value is, `where` which comparisons count.
-    """
-
-    def decide(low: float, high: float) -> str:
-        if -negligible < low and high < negligible:
-            return "refuted: no difference"
-        if low > 0:
-            return "holds"
-        return "refuted: it is the other way round" if high < 0 else "not shown"
-
-    return _judged(claim, values, what, where, decide)
+def settle(claims: Sequence[Claim]) -> list[Verdict]:
+    """A verdict on each claim, corrected for the number of the paper's claims, or of the study's own."""
+    levels = {
+        own: 1 - (1 - LEVEL) / max(1, sum(claim.own == own for claim in claims)) for own in (False, True)
+    }
+    return [_settled(claim, levels[claim.own]) for claim in claims]
 
 
-def judge_flat(
-    claim: str, slopes: Mapping[Unit, float], what: str, *, margin: float, where: str = ""
-) -> Verdict:
-    """Whether slopes are nothing: their interval lies within `margin` of zero, or else wholly beyond it."""
-
-    def decide(low: float, high: float) -> str:
-        if low > -margin and high < margin:
-            return "holds"
-        return "refuted" if low > margin or high < -margin else "not shown"
-
-    return _judged(claim, slopes, what, where, decide)
+def correction(verdicts: Sequence[Verdict]) -> str:
+    """In a sentence, what was done about the number of verdicts."""
+    said = []
+    for own, words in ((False, "claims of the paper"), (True, "questions of the study's own")):
+        group = [verdict for verdict in verdicts if verdict.own == own]
+        if group:
+            said.append(f"{len(group)} {words} are each judged by {100 * group[0].level:.4g}% intervals")
+    together = f"so that the verdicts are right together with {LEVEL:.0%} (Bonferroni)"
+    return f"{', and '.join(said)}, {together}." if said else ""
 
 
-def printed_verdict(measure: Measure) -> str:
-    """Where the printed number lies to what was measured."""
-    printed = measure.row.printed
-    if printed is None:
-        return UNPRINTED
-    if measure.value is None:
-        return "not estimable"
-    low, high = measure.low, measure.high
-    if low is None or high is None:
-        if len(measure.values) < 2:
-            return "no interval to judge by"
-        low, high = min(measure.values), max(measure.values)
-    return WITHIN if low - _ROUNDING <= printed <= high + _ROUNDING else OUTSIDE
-
-
-def _over_units(values: Mapping[Unit, float]) -> Estimate | None:
-    """The mean and its t interval: over data sets and networks, or over seeds where these are below 3."""
-    rows: dict[tuple[str, str], list[float]] = {}
-    for (data, model, _), value in values.items():
-        rows.setdefault((data, model), []).append(value)
-    means = [float(np.mean(seeds)) for seeds in rows.values()]
-    gathered = means if len(means) >= 3 else list(values.values())
-    return mean(gathered) if len(gathered) >= 2 else None
-
-
-def _judged(
-    claim: str, values: Mapping[Unit, float], what: str, where: str, decide: Callable[[float, float], str]
-) -> Verdict:
-    estimate = _over_units(values)
-    if estimate is None or estimate.low is None or estimate.high is None:
-        among = f" ({where})" if where else ""
-        return Verdict(claim, "open", f"{len(values)} comparisons could be made{among}; it takes at least 2")
-    rows = sorted({(data, model) for data, model, _ in values})
-    named = " and ".join(f"{data} with {model}" for data, model in rows)
-    unit = "data sets and networks" if len(rows) >= 3 else f"seeds on {named}"
-    reason = (
-        f"{what}: {estimate.value:+.4f}, 95% interval {estimate.low:+.4f} to {estimate.high:+.4f}, "
-        f"n = {estimate.n} {unit} ({len(values)} comparisons)"
+def _settled(claim: Claim, level: float) -> Verdict:
+    said = tuple(_said(part, level) for part in claim.parts)
+    judged = [part.verdict for part in said if part.verdict != OPEN]
+    verdict = _together(judged)
+    return Verdict(
+        claim.text,
+        verdict,
+        _reason(said),
+        claim.section,
+        claim.printed,
+        claim.why.get(verdict, ""),
+        claim.own,
+        level,
+        said,
     )
-    return Verdict(claim, decide(estimate.low, estimate.high), reason)
+
+
+def _said(part: Part, level: float) -> Said:
+    if part.barred:
+        return Said(part.where, part.what, OPEN, part.barred, tuple(part.cells))
+    over = (
+        across_seeds(part.seeds, level=level, bounds=part.bounds, same_records=part.same_records)
+        if part.seeds
+        else None
+    )
+    if over is None or over.value is None or over.low is None or over.high is None:
+        return Said(part.where, part.what, OPEN, (over and over.note) or MISSING, tuple(part.cells))
+    low, high = over.low, over.high
+    decided = _decided(part, over.low, over.high)
+    ends = f"[{low:{part.form}}, {high:{part.form}}]{part.unit and ' ' + part.unit}"
+    seeds = f", {len(part.seeds)} seeds" if len(part.seeds) > 1 and over.n != len(part.seeds) else ""
+    measured = f"{over.value:{part.form}} {ends}, n = {over.n:,}{seeds}"
+    return Said(part.where, part.what, decided, measured, tuple(part.cells))
+
+
+def _decided(part: Part, low: float, high: float) -> str:
+    """Where an interval lies: an effect too small to count denies a claim first."""
+
+    def inside(region: Region) -> bool:
+        return region[0] <= low and high <= region[1]
+
+    outside = high < part.holds[0] or low > part.holds[1]
+    if inside(part.refuted) if part.refuted else outside:
+        return REFUTED
+    return HOLDS if inside(part.holds) else NOT_SHOWN
+
+
+def _together(judged: Sequence[str]) -> str:
+    if not judged:
+        return OPEN
+    found = set(judged)
+    return found.pop() if len(found) == 1 else MIXED
+
+
+def _reason(said: Sequence[Said]) -> str:
+    """The parts one by one, or how many say what; open ones last."""
+    judged = [part for part in said if part.verdict != OPEN]
+    still_open = dict.fromkeys(part.measured for part in said if part.verdict == OPEN)
+    sentences = list(_listed(judged)) if len(judged) <= SHOWN else list(_counted(judged))
+    sentences += [f"open: {reason}" if judged else reason for reason in still_open]
+    return "; ".join(sentences) or MISSING
+
+
+def _listed(judged: Sequence[Said]) -> Iterator[str]:
+    """Each part; what is common to all is said once."""
+    common = len({part.what for part in judged}) == 1
+    differ = len({part.verdict for part in judged}) > 1
+    for place, part in enumerate(judged):
+        what = "" if common and place else f"{part.what}, "
+        yield f"{what}{part.where}: {part.measured}{f' ({part.verdict})' if differ else ''}"
+
+
+def _counted(judged: Sequence[Said]) -> Iterator[str]:
+    for word in dict.fromkeys(part.verdict for part in judged):
+        some = [part for part in judged if part.verdict == word]
+        places = dict.fromkeys(f"{part.what}, {part.where}" for part in some)
+        named = f": {'; '.join(places)}" if len(some) <= SHOWN else ""
+        yield f"{word} in {len(some)} of {len(judged)}{named}"

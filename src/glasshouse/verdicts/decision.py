@@ -42,6 +42,24 @@ class Decision:
     confidence: str
     untried: tuple[str, ...]
 
+    @property
+    def cost_title(self) -> str:
+        """What the cost is that of."""
+        return "What it costs" if self.action in ("ship", "defend") else "What the closest would cost"
+
+    @property
+    def untried_title(self) -> str:
+        """How much could not be tried; nothing where all could."""
+        count = len(self.untried)
+        return f"{count} thing{'s' if count != 1 else ''} could not be tried here" if count else ""
+
+
+def lines(decision: Decision) -> list[str]:
+    """A decision in five lines at most, for a terminal."""
+    titled = {"Why": decision.why, decision.cost_title: decision.cost, "How sure": decision.confidence}
+    said = [decision.headline, *(f"{title}: {words}" for title, words in titled.items() if words)]
+    return [*said, f"{decision.untried_title}."] if decision.untried else said
+
 
 def decide(measures: Sequence[Measure], limits: Limits = DEFAULT) -> Decision:
     """What to do about these findings; the cheapest defence that keeps every limit, where it takes one."""

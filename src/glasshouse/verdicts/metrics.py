@@ -77,6 +77,15 @@ STUDY_METRICS = {
     "late-accuracy": _figure("test accuracy, mean of the last rounds"),
     "local-accuracy": _figure("test accuracy of participants' own models"),
     "late-local-accuracy": _figure("test accuracy of participants' own models, mean of the last rounds"),
+    "local-accuracy-own-classes": _figure("accuracy of participants' own models on their own classes"),
+    "late-local-accuracy-own-classes": _figure(
+        "accuracy of participants' own models on their own classes, mean of the last rounds"
+    ),
+    "global-accuracy-own-classes": _figure("accuracy of the model on the participants' own classes"),
+    "late-global-accuracy-own-classes": _figure(
+        "accuracy of the model on the participants' own classes, mean of the last rounds"
+    ),
+    "rounds": _figure("rounds of training"),
     "mean-accuracy": _figure("test accuracy, mean of all rounds"),
     "wobble": _figure("standard deviation of the last rounds' test accuracy"),
     "jump": _figure("change of the test accuracy from round to round"),
@@ -86,6 +95,8 @@ STUDY_METRICS = {
     "psnr-to-original": _figure("PSNR to the original image", "dB"),
     "accuracy-cost": _figure("loss of test accuracy"),
     "privacy-score": _figure("S_pri, lower is better"),
+    "autoencoder-psnr": _figure("PSNR of the autoencoder alone", "dB"),
+    "autoencoder-rate": _figure("share that the autoencoder alone brings to 18 dB", span=_SHARE),
     "best-five-overlap": _figure("of the paper's best five transformations, found"),
 }
 

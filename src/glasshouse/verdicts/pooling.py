@@ -3,14 +3,12 @@
 import math
 from collections.abc import Hashable, Iterable, Sequence
 
-import numpy as np
-from scipy import stats
-
 from glasshouse.exhibits import Robustness
 from glasshouse.findings import Finding
-from glasshouse.measures.estimate import LEVEL
+from glasshouse.measures.estimate import Estimate
 from glasshouse.verdicts.measure import Measure, grouped
 from glasshouse.verdicts.metrics import metric_words
+from glasshouse.verdicts.seeds import over_seeds
 
 Ranged = tuple[float | None, float | None, float | None]
 """A value and the ends of its interval, each null where there is none."""
@@ -39,39 +37,6 @@ def pooled_points(points: Iterable[Robustness]) -> list[Robustness]:
 
     groups = grouped(points, place).values()
     return [group[0] if len(group) == 1 else _mean_point(group) for group in groups]
-
-
-def over_seeds(
-    values: Sequence[float], lows: Sequence[float], highs: Sequence[float], *, same_records: bool = False
-) -> tuple[float, float]:
-    """The 95% interval of a mean over seeds, where both the seed and the records are drawn at random.
-
-    Each of S seeds has a value with an interval that covers the choice of its records. The variance of the
-    mean is (B + W) / S: B is the sample variance of the values, W the mean of the variances within a seed,
-    taken from the distance d between value and end as (d / 1.96)^2, for the lower and the upper end apart.
-    B alone is estimated, from S - 1 degrees of freedom, so the quantile is that of Student's t with
-    (S - 1) ((B + W) / B)^2 of them (Satterthwaite): S - 1 where training decides, normal where records do.
-    With the `same_records` for all seeds nothing about them averages out: the variance is B / S + W.
-
-    B already holds some of the records' luck, so the interval errs on the wide side. The exception are two
-    seeds that differ by far more than their intervals explain: it then covers the mean in 87 of 100 cases.
-
-    >>> low, high = over_seeds([0.5, 0.5, 0.5, 0.5], [0.4] * 4, [0.6] * 4)  # equal: 0.1 / sqrt(4)
-    >>> round(low, 4), round(high, 4)
-    (0.45, 0.55)
-    >>> low, high = over_seeds([0.5, 0.5, 0.5, 0.5], [0.4] * 4, [0.6] * 4, same_records=True)
-    >>> round(low, 4), round(high, 4)
-    (0.4, 0.6)
-    """
-    middle, count = float(np.mean(values)), len(values)
-    between = float(np.var(values, ddof=1)) / count
-    reaches = []
-    for ends in (lows, highs):
-        within = float(np.mean((np.subtract(values, ends) / stats.norm.ppf((1 + LEVEL) / 2)) ** 2))
-        total = between + (within if same_records else within / count)
-        freedom = (count - 1) * (total / between) ** 2 if between else math.inf
-        reaches.append(float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(total))
-    return middle - reaches[0], middle + reaches[1]
 
 
 def _measure(rows: Sequence[Finding]) -> Measure:
@@ -121,6 +86,18 @@ def envelope(estimates: Sequence[Ranged]) -> Ranged:
         min(lows) if len(lows) == len(values) else None,
         max(highs) if len(highs) == len(values) else None,
     )
+
+
+def mean_over_seeds(
+    estimates: Sequence[Estimate], bounds: tuple[float, float] | None = None, *, same_records: bool = False
+) -> Estimate:
+    """The mean of one estimate for each seed, with its interval over seeds and records, as in an audit."""
+    if len(estimates) == 1:
+        return estimates[0]
+    ranged = [(one.value, one.low, one.high) for one in estimates]
+    value, low, high = _mean(ranged, bounds, same_records)
+    n = (max if same_records else sum)(one.n for one in estimates)
+    return Estimate(value, low, high, n, next((one.note for one in estimates if one.note), None))
 
 
 def _mean_point(points: Sequence[Robustness]) -> Robustness:

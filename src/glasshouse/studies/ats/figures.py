@@ -18,7 +18,6 @@ from glasshouse.studies.ats.cells import (
     at_step,
     gradsim,
 )
-from glasshouse.studies.ats.claims import course
 from glasshouse.studies.ats.layout import plain_form, scores
 from glasshouse.studies.ats.measured import Row
 from glasshouse.studies.ats.printed import (
@@ -86,7 +85,7 @@ def kept_steps(measured: Measured, cell: str, attack: str) -> list[int]:
 
 def _convergence(measured: Measured, row: Row, arms: Sequence[str], metric: str) -> Iterator[Chart]:
     """Figure 6: a training with and without policies, epoch by epoch."""
-    courses = {arm: course(measured, str(ArmCell(TRAINING, *row, arm)), metric) for arm in arms}
+    courses = {arm: reading.course(measured, str(ArmCell(TRAINING, *row, arm)), metric) for arm in arms}
     epochs = max(map(len, courses.values()), default=0)
     if epochs < 2 or len(courses) < 2:
         return

@@ -1,6 +1,6 @@
 """What was measured, image by image, and the attacker by whom a defence is judged."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -13,6 +13,7 @@ from glasshouse.studies.ats.cells import (
     TRANSFORMED,
     VISIBLE,
     ArmCell,
+    after_epoch,
     of_image,
     training_of,
 )
@@ -117,10 +118,9 @@ def accurate(reached: Measure) -> bool:
     return reached.low >= FAR_ENOUGH * reached.chance
 
 
-def learned_enough(measured: Measured, group: str, data: str, model: str) -> bool:
-    """Whether the undefended model is accurate enough to show what a defence costs."""
-    training = training_of(ArmCell(group, data, model, NONE))
-    reached, known = measured.value(str(training), None, ACCURACY), undefended_accuracy(data)
+def learned_enough(measured: Measured, training: ArmCell) -> bool:
+    """Whether a model is accurate enough to show what something costs."""
+    reached, known = measured.value(str(training), None, ACCURACY), undefended_accuracy(training.data)
     return reached is not None and known is not None and reached >= LEARNED * known
 
 
@@ -129,21 +129,15 @@ def less(mine: ByImage, others: ByImage) -> dict[int, float]:
     return {image: value - others[image] for image, value in mine.items() if image in others}
 
 
-def averaged(parts: Iterable[ByImage]) -> dict[int, float]:
-    """The mean over parts, of each image that all of them have."""
-    parts = list(parts)
-    shared = set.intersection(*(set(part) for part in parts)) if parts else set()
-    return {image: float(np.mean([part[image] for part in parts])) for image in sorted(shared)}
-
-
 def estimated(values: Iterable[float]) -> Estimate | None:
     """The mean and its t interval; none of fewer than 2 values."""
     numbers = list(values)
     return mean(numbers) if len(numbers) > 1 else None
 
 
-def together(estimates: Sequence[Estimate]) -> Estimate:
-    """Their mean; of models tested on the same images, which err together, the intervals do not shrink."""
-    ends = [[getattr(one, end) for one in estimates] for end in ("value", "low", "high")]
-    value, low, high = (None if None in end else float(np.mean(end)) for end in ends)
-    return Estimate(value, low, high, estimates[0].n)
+def course(measured: Measured, cell: str, metric: str = ACCURACY) -> list[float]:
+    """A metric of a training after each epoch."""
+    values: list[float] = []
+    while (value := measured.value(cell, None, after_epoch(metric, len(values) + 1))) is not None:
+        values.append(value)
+    return values

@@ -19,6 +19,7 @@ from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.measures.curvature import input_curvature, top_eigenvalues
 from glasshouse.measures.estimate import Estimate, mean, proportion
+from glasshouse.registry import parse_spec, write_spec
 from glasshouse.store import keep, kept
 from glasshouse.studies.batch_robustness.printed import EPS, Schedule
 from glasshouse.studies.batch_robustness.training import Learner, materials, train_central, train_federated
@@ -40,7 +41,7 @@ def central_cell(learner: Learner, schedule: Schedule, batch: int, place: Workpl
     if findings is None:
         began = time.perf_counter()
         case = train_central(learner, schedule, batch, place.seed)
-        measured = _measured(case, learner, time.perf_counter() - began, place.seed)
+        measured = _measured(case, learner, time.perf_counter() - began, place)
         steps = recipe.total_steps(learner.train)
         reached = Estimate(training_time(recipe, learner.train), None, None, steps)
         findings = [*measured, case.subject.finding("utility", TIME, reached)]
@@ -54,12 +55,20 @@ def federated_cell(
     """A model trained by FedAvg."""
     began = time.perf_counter()
     case = train_federated(learner, schedule, division, clients, batch, place.engine, place.seed)
-    return _measured(case, learner, time.perf_counter() - began, place.seed)
+    return _measured(case, learner, time.perf_counter() - began, place)
 
 
 def attack_name(attack: str, eps: float) -> str:
     """How a finding calls an attack with its limit."""
-    return f"{attack}(eps={eps:g})"
+    name, options = parse_spec(attack, "attack")
+    kept = "".join(f"{option}={value!r}," for option, value in options.items() if option != "eps")
+    return f"{name}({kept}eps={eps:g})"
+
+
+def at_eps(attack: str, limits: tuple[float, ...]) -> str:
+    """The spec of an attack with these limits, whatever its other options."""
+    name, options = parse_spec(attack, "attack")
+    return write_spec(name, {**options, "eps": limits})
 
 
 def training_time(recipe: Recipe, images: int) -> float:
@@ -67,16 +76,17 @@ def training_time(recipe: Recipe, images: int) -> float:
     return recipe.summed_rate(images) / (1 - recipe.momentum)
 
 
-def _measured(case: Case, learner: Learner, seconds: float, seed: int) -> list[Finding]:
+def _measured(case: Case, learner: Learner, seconds: float, place: Workplace) -> list[Finding]:
     """Everything measured of a model whose training took so many `seconds`."""
-    images, model, subject = materials(learner, seed), case.model, case.subject
+    seed, model, subject = place.seed, case.model, case.subject
+    images = materials(learner, seed)
     assert model is not None
     if _diverged(model, images.curved):
         nothing = Estimate(None, None, None, len(images.train), "the training diverged")
         return [subject.finding("utility", "test-accuracy", nothing, seconds=seconds)]
     return [
         *_accuracies(model, images.train, images.test, subject, seconds),
-        *_attacked(case, EPS[images.test.shape[0]], seed),
+        *_attacked(case, EPS[images.test.shape[0]], seed, place.attack),
         *_curvature(model, images.curved, images.test[: learner.probed], subject, seed),
     ]
 
@@ -105,11 +115,13 @@ def _accuracies(
     yield subject.finding("utility", "train-loss", mean(losses.double().tolist()))
 
 
-def _attacked(case: Case, limits: tuple[float, ...], seed: int) -> Iterator[Finding]:
+def _attacked(case: Case, limits: tuple[float, ...], seed: int, own: str) -> Iterator[Finding]:
     """Robust accuracy under each attack and limit; the blind guess is noise of the same size."""
-    for attack in ("fgsm", "pgd"):
+    for attack in ("fgsm", "pgd", *([own] if own else [])):
         rng = torch_rng(seed, "attack", attack)
-        examination = examine(case, f"{attack}(eps={limits})", ModelAccess, rng=rng, detailed=False)
+        examination = examine(case, at_eps(attack, limits), ModelAccess, rng=rng, detailed=False)
+        if examination.reason is not None:  # the user's own
+            yield from examination.findings()
         for point in examination.exhibits().robustness:
             if point.eps:
                 yield case.subject.finding(

@@ -1,195 +1,226 @@
-"""The paper's four claims, one about federations and one about training time, against what was measured.
+"""The paper's claims against what was measured, part by part: a quantity on a line, or on a pair of lines.
 
-Models of one data set, network and seed share their images and first weights, so they are compared in pairs.
+Models of one data set, network and seed share their images and first weights, and all seeds share the images
+that they are measured on. Lines that did not train as the paper's did are barred: 24 epochs over 2,048 images
+compare trained with untrained models as soon as the batch is large.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
+from math import inf
 
-import numpy as np
+from glasshouse.measures.estimate import Estimate
+from glasshouse.studies.batch_robustness.measured import (
+    CLEAN,
+    FGSM,
+    ROBUST,
+    SPENT,
+    TOP,
+    WEAK_FGSM,
+    CentralAddress,
+    Line,
+    Models,
+    Quantity,
+)
+from glasshouse.studies.batch_robustness.own_claims import own_claims
+from glasshouse.studies.batch_robustness.printed import HEAVY, SCALED_HEAVY, SCHEDULES, network_words
+from glasshouse.studies.measured import apart, sloped
+from glasshouse.verdicts.claims import Claim, Part, Region, Verdict, settle
 
-from glasshouse.studies.batch_robustness import measured
-from glasshouse.studies.batch_robustness.measured import CLEAN, PGD, ROBUST, TOP, WEAK_PGD, Models, Quantity
-from glasshouse.studies.batch_robustness.printed import HEAVY, SCALED_HEAVY, SCHEDULES
-from glasshouse.studies.measured import differences
-from glasshouse.verdicts.claims import Unit, Verdict, judge, judge_flat
-
-COMPARED = "lines where an attack leaves under 5% at every batch size are not compared"
+FULL_IMAGES, FULL_EPOCHS = 40_000, 100
+"""The fewest training images that the paper has, and its epochs."""
+MILD = 0.02
+"""A change of accuracy that section 4.2 would not call significant."""
 COUNTEREXAMPLE = ("fashion-mnist", "stdcnn")
-WITH_MOMENTUM = {"lr": HEAVY.name, "lr-bs": SCALED_HEAVY.name}
-"""Schedules without momentum, and with momentum 0.9."""
-CENTRAL = {False: "a client's batch", True: "all clients' batches as one"}
-"""What a federation is compared with; the second is its effective batch."""
+KINDS = ("full", "grid")
+TOO_SHORT = (
+    f"not trained far enough: the paper trains on {FULL_IMAGES:,} images or more for {FULL_EPOCHS} epochs"
+)
+NOTHING_LEFT = f"the attack leaves under {SPENT:.0%} at every batch size: nothing to compare"
+
+Regions = Callable[[Quantity], tuple[Region, Region | None]]
+"""Where a claim about a quantity is true, and where it is false."""
 
 
 def verdicts(models: Models) -> list[Verdict]:
-    """A verdict on each claim, for each quantity that it is about."""
-    return [
-        *_learning(models),
-        *_flatness(models),
-        *_counterexample(models),
-        *_explanation(models),
-        *_momentum(models),
-        *_federation(models),
-        *_training_time(models),
-    ]
+    """A verdict on each claim of the paper, then on what the study asks of its own accord."""
+    return settle([*paper_claims(models), *own_claims(models)])
 
 
-def _learning(models: Models) -> Iterator[Verdict]:
-    """Models that say nothing about robustness, and are in none of the comparisons below."""
-    if models.collapsed:
-        counts = Counter(cell.rpartition("/")[0] for cell, _ in models.collapsed)
-        named = ", ".join(f"{count} of {line}" for line, count in counts.items())
-        reason = f"{len(models.collapsed)} of {models.count} did not, and are left out below: {named}"
-        yield Verdict("0. Every model learns more than its most frequent class", "refuted", reason)
+def paper_claims(models: Models) -> Iterator[Claim]:
+    """In the order of the paper's sections."""
+    trend = partial(_trends, models)
+    yield Claim(
+        "1. At fixed settings a larger batch costs test accuracy and FGSM accuracy",
+        trend(("lr", "benchmark"), (CLEAN, FGSM, WEAK_FGSM), _falls),
+        "section 2, Figures 1 and 6",
+    )
+    yield Claim(
+        "2. At fixed settings a larger batch leaves a higher curvature",
+        trend(("lr", "benchmark"), (TOP,), _rises),
+        "section 2, Figures 3 and 8",
+        why={
+            "refuted": "The top eigenvalue rises early in training and falls later. At a fixed rate a larger "
+            "batch takes fewer steps: it depends on where each run stands on that curve."
+        },
+    )
+    yield Claim(
+        "3. StdCNN on Fashion-MNIST at a fixed rate: robustness and curvature rise together with the batch",
+        [
+            part
+            for part in trend(("lr",), (*ROBUST, TOP), _rises)
+            if part.where.startswith(_words(*COUNTEREXAMPLE))
+        ],
+        "section 2.1, Figures 9 and 10",
+    )
+    yield Claim(
+        "4. With the rate in proportion to the batch, accuracy, robustness and curvature hardly vary with it",
+        trend(("lr-bs",), (CLEAN, *ROBUST, TOP), _flat),
+        "section 3, Figures 1 to 10",
+    )
+    yield Claim(
+        "5. With the rate in proportion to the batch, robustness does not degrade with it",
+        trend(("lr-bs",), ROBUST, _not_falling),
+        "abstract and section 1",
+    )
+    yield Claim(
+        "6. At the largest batch, a rate in proportion to it ends in a flatter minimum than a fixed rate",
+        list(_compared(models, {"lr": "lr-bs"}, (TOP,), _lowers, largest=True)),
+        "section 1",
+    )
+    yield Claim(
+        "7. Momentum lowers the curvature, with either rule for the rate",
+        list(_compared(models, {"lr": HEAVY.name, "lr-bs": SCALED_HEAVY.name}, (TOP,), _lowers)),
+        "section 4, Figures 13, 16, 19 and 22",
+    )
+    yield Claim(
+        "8. At a fixed rate accuracy and robustness grow with the momentum: 0, 0.2, 0.5, 0.9",
+        list(_ordered(models, (CLEAN, *ROBUST), _rises)),
+        "section 4.1, Figures 11, 12, 14 and 15",
+    )
+    yield Claim(
+        "9. At a fixed rate curvature falls with the momentum: 0, 0.2, 0.5, 0.9",
+        list(_ordered(models, (TOP,), _falls)),
+        "section 4.1, Figures 13 and 16",
+    )
+    yield Claim(
+        "10. With the rate in proportion to the batch, momentum plays no significant role",
+        list(_compared(models, {"lr-bs": SCALED_HEAVY.name}, (CLEAN, *ROBUST), _insignificant)),
+        "section 4.2, Figures 17, 18, 20 and 21",
+    )
 
 
-def _flatness(models: Models) -> Iterator[Verdict]:
-    """Claim 1, and the weaker one that LR/BS is at least flatter than LR."""
-    for quantity in (CLEAN, *ROBUST, TOP):
-        slopes = _slopes(models, "lr-bs", quantity)
-        claim = f"1. LR/BS keeps {_named(quantity)} flat in the batch size"
-        what = f"change with each doubling (flat: within {quantity.margin:g})"
-        yield judge_flat(claim, slopes, what, margin=quantity.margin, where=COMPARED)
-    for quantity in (CLEAN, *ROBUST, TOP):
-        fixed, scaled = (_slopes(models, schedule, quantity) for schedule in ("lr", "lr-bs"))
-        gains = {unit: abs(fixed[unit]) - abs(scaled[unit]) for unit in fixed if unit in scaled}
-        claim = f"1. LR/BS keeps {_named(quantity)} flatter than a fixed rate does"
-        what = "steepness under LR minus that under LR/BS, each doubling"
-        yield judge(claim, gains, what, where=COMPARED)
+def _rises(quantity: Quantity) -> tuple[Region, Region | None]:
+    return (0.0, inf), (-inf, quantity.least)
 
 
-def _counterexample(models: Models) -> Iterator[Verdict]:
-    """Claim 2: StdCNN on Fashion-MNIST at a fixed rate."""
-    for kind, longer in (("grid", ""), ("longer", " when trained four times as long")):
-        line = measured.Line(kind, *COUNTEREXAMPLE, "lr")
-        for quantity in (*ROBUST, TOP) if models.batches(line) else ():
-            slopes = {} if models.spent(line, quantity) else models.slopes(line, quantity)
-            claim = f"2. StdCNN on Fashion-MNIST under LR: {_named(quantity)} rises with the batch{longer}"
-            yield judge(claim, slopes, "change with each doubling", where=COMPARED)
+def _falls(quantity: Quantity) -> tuple[Region, Region | None]:
+    return (-inf, 0.0), (-quantity.least, inf)
 
 
-def _explanation(models: Models) -> Iterator[Verdict]:
-    """Whether robustness falls where curvature rises, along the batch sizes of a line."""
-    for quantity in (measured.FGSM, PGD, WEAK_PGD):
-        opposed: list[tuple[Unit, float]] = []
-        for line in models.lines("grid"):
-            rho = models.correlation(line, TOP, quantity).value
-            if rho is not None and not models.spent(line, quantity):
-                opposed.append(((line.data, line.model, 0), -rho))
-        claim = f"2. Where curvature is higher along the batch sizes, {_named(quantity)} is lower"
-        what = "minus the rank correlation, averaged over a row's settings"
-        yield judge(claim, _averaged(opposed), what, where=COMPARED)
+def _flat(quantity: Quantity) -> tuple[Region, Region | None]:
+    return (-quantity.margin, quantity.margin), None
 
 
-def _momentum(models: Models) -> Iterator[Verdict]:
-    """Claims 3 and 4: momentum 0.9 against none, in pairs, averaged over batch sizes."""
-    for schedule in WITH_MOMENTUM:
-        how = SCHEDULES[schedule].words
-        gains = _averaged(_gains(models, schedule, TOP))
-        falls = {unit: -gain for unit, gain in gains.items()}
-        claim = f"3. Momentum 0.9 lowers the top eigenvalue under {how}"
-        yield judge(claim, falls, "halvings of the top eigenvalue")
-        for quantity in ROBUST:
-            pairs = _gains(models, schedule, quantity)
-            claim = f"4. Momentum 0.9 raises {_named(quantity)} under {how}"
-            yield judge(claim, _averaged(pairs), f"gain in accuracy{_wins(pairs)}", where=COMPARED)
-    for quantity in (PGD, WEAK_PGD):
-        kept = _averaged(_gains(models, "lr", quantity, of_clean=True))
-        claim = f"4. Momentum 0.9 raises {_named(quantity)} under LR, relative to clean accuracy"
-        yield judge(claim, kept, "gain in that share", where=COMPARED)
+def _not_falling(quantity: Quantity) -> tuple[Region, Region | None]:
+    return (-quantity.margin, inf), None
 
 
-def _federation(models: Models) -> list[Verdict]:
-    """Whether FedAvg is as robust as training in one place, for as many epochs, at the same learning rate."""
-    judged = []
-    divisions = dict.fromkeys(address.division for address in models.federated)
-    for division, (effective, words) in product(divisions, CENTRAL.items()):
-        for quantity in (CLEAN, PGD, WEAK_PGD, TOP):
-            what = "doublings, federated minus central" if quantity is TOP else "federated minus central"
-            claim = f"5. FedAvg ({division}) has a higher {quantity.name} than a central model with {words}"
-            judged.append(judge(claim, _costs(models, division, effective, quantity), what))
-    return [verdict for verdict in judged if verdict.verdict != "open"] or judged[:1]
+def _lowers(quantity: Quantity) -> tuple[Region, Region | None]:
+    return (-inf, 0.0), (-quantity.margin, inf)
 
 
-def _training_time(models: Models) -> Iterator[Verdict]:
-    """Whether it all comes down to how far training has gone, and what is left beside that."""
-    for quantity in (CLEAN, PGD, WEAK_PGD, TOP):
-        claim = f"6. Training time, lr x steps / (1 - m), explains {_named(quantity)} better than batch size"
-        gains = measured.explained(models, quantity, measured.Points.gain_of_time)
-        yield judge(claim, gains, "difference of the shares of variance that each explains alone")
-    for quantity in (measured.WEAK_FGSM, WEAK_PGD, TOP):
-        claim = f"6. At equal training time a larger batch leaves {_named(quantity)} as it is"
-        what = f"change with each doubling (flat: within {quantity.margin:g})"
-        slopes = measured.explained(models, quantity, measured.Points.by_batch)
-        yield judge_flat(claim, slopes, what, margin=quantity.margin)
-        claim = f"6. At equal training time momentum 0.9 raises {_named(quantity)}"
-        gains = measured.explained(models, quantity, measured.Points.by_momentum)
-        yield judge(claim, gains, "doublings" if quantity is TOP else "gain in accuracy")
+def _insignificant(_: Quantity) -> tuple[Region, Region | None]:
+    return (-MILD, MILD), None
 
 
-def _costs(models: Models, division: str, effective: bool, quantity: Quantity) -> dict[Unit, float]:
-    """Federated minus central, averaged over schedules and numbers of clients, for each seed."""
-    pairs: list[tuple[Unit, float]] = []
-    for address in models.federated:
-        if address.division != division or (address.schedule != "lr" and not effective):
-            continue  # under LR/BS the rate follows the effective batch
-        batch = address.clients * address.batch if effective else address.batch
-        gains = differences(models.at(address, quantity), models.at(address.line.at(batch), quantity))
-        pairs += [((address.data, address.model, seed), gain) for seed, gain in gains.items()]
-    return _averaged(pairs)
+def _trends(
+    models: Models, schedules: Sequence[str], quantities: Iterable[Quantity], regions: Regions
+) -> list[Part]:
+    """How quantities change along the batch sizes of each line."""
+    parts = []
+    for line, quantity in product(_lines(models, schedules), quantities):
+        what = f"change of {_unit(quantity)} with each doubling of the batch"
+        addresses = [line.at(batch) for batch in models.batches(line)]
+        barred = TOO_SHORT if not _as_printed(models, addresses) else ""
+        if not barred and models.spent(line, quantity):
+            barred = NOTHING_LEFT
+        parts.append(_part(line, what, models.slopes(line, quantity), addresses, regions(quantity), barred))
+    return parts
 
 
-def _slopes(models: Models, schedule: str, quantity: Quantity) -> dict[Unit, float]:
-    slopes: dict[Unit, float] = {}
-    for line in models.lines("grid"):
-        if line.schedule == schedule and not models.spent(line, quantity):
-            slopes |= models.slopes(line, quantity)
-    return slopes
+def _compared(
+    models: Models,
+    pairs: dict[str, str],
+    quantities: Iterable[Quantity],
+    regions: Regions,
+    *,
+    largest: bool = False,
+) -> Iterator[Part]:
+    """The second schedule of each pair minus the first, at each batch size that both have, or the largest."""
+    for line, quantity in product(_lines(models, pairs), quantities):
+        other = replace(line, schedule=pairs[line.schedule])
+        both = [batch for batch in models.batches(line) if batch in models.batches(other)]
+        for batch in both[-1:] if largest else both:
+            addresses = [other.at(batch), line.at(batch)]
+            after, before = (models.seeds_at(address, quantity) for address in addresses)
+            what = f"{_unit(quantity)} at batch {batch}, {SCHEDULES[other.schedule].words} minus {line.words}"
+            barred = TOO_SHORT if not _as_printed(models, addresses) else ""
+            if not barred and models.spent(line, quantity) and models.spent(other, quantity):
+                barred = NOTHING_LEFT
+            yield _part(line, what, apart(after, before), addresses, regions(quantity), barred)
 
 
-def _gains(
-    models: Models, schedule: str, quantity: Quantity, *, of_clean: bool = False
-) -> list[tuple[Unit, float]]:
-    """Momentum 0.9 minus none at each batch size and seed, of robust accuracy also as a share `of_clean`."""
-    gains: list[tuple[Unit, float]] = []
-    for line in models.lines("grid"):
-        heavy = replace(line, schedule=WITH_MOMENTUM[schedule])
-        if line.schedule != schedule or (models.spent(line, quantity) and models.spent(heavy, quantity)):
-            continue
-        for batch in models.batches(line):
-            after, before = (models.at(side.at(batch), quantity) for side in (heavy, line))
-            if of_clean:
-                after = _shares(after, models.at(heavy.at(batch), CLEAN))
-                before = _shares(before, models.at(line.at(batch), CLEAN))
-            apart = differences(after, before)
-            gains += [((line.data, line.model, seed), apart[seed]) for seed in sorted(apart)]
-    return gains
-
-
-def _averaged(values: Iterable[tuple[Unit, float]]) -> dict[Unit, float]:
-    """The mean of each unit's values."""
-    gathered: dict[Unit, list[float]] = {}
-    for unit, value in values:
-        gathered.setdefault(unit, []).append(value)
-    return {unit: float(np.mean(of_unit)) for unit, of_unit in gathered.items()}
-
-
-def _shares(robust: dict[int, float], clean: dict[int, float]) -> dict[int, float]:
-    """The share of right images that survive; attacks take a part of the test images, so it is cut at 1."""
-    return {
-        seed: min(1.0, robust[seed] / clean[seed]) if clean[seed] else 0.0 for seed in robust if seed in clean
+def _ordered(models: Models, quantities: Iterable[Quantity], regions: Regions) -> Iterator[Part]:
+    """How quantities change along the momenta: their slope over the doublings of 1 / (1 - m)."""
+    momenta = {
+        name: one.momentum for name, one in SCHEDULES.items() if name == "lr" or name.startswith("lr-m")
     }
+    for line, quantity in product(_lines(models, ["lr"]), quantities):
+        for batch in models.batches(line):
+            addresses = {m: replace(line, schedule=name).at(batch) for name, m in momenta.items()}
+            points = {
+                -math.log2(1 - m): models.seeds_at(address, quantity) for m, address in addresses.items()
+            }
+            if not all(points.values()):
+                continue
+            what = f"change of {_unit(quantity)} at batch {batch} with each doubling of 1 / (1 - m)"
+            barred = "" if _as_printed(models, addresses.values()) else TOO_SHORT
+            yield _part(line, what, sloped(points), addresses.values(), regions(quantity), barred)
 
 
-def _wins(gains: Iterable[tuple[Unit, float]]) -> str:
-    """In how many comparisons the larger momentum is ahead, ties left out."""
-    decided = [gain for _, gain in gains if gain]
-    ahead = sum(gain > 0 for gain in decided) / max(1, len(decided))
-    return f" (ahead in {ahead:.0%} of {len(decided)} decided comparisons)" if decided else ""
+def _part(
+    line: Line,
+    what: str,
+    seeds: Sequence[Estimate],
+    addresses: Iterable[CentralAddress],
+    regions: tuple[Region, Region | None],
+    barred: str,
+) -> Part:
+    holds, refuted = regions
+    where = f"{_words(line.data, line.model)}, {line.words}"
+    cells = [str(address) for address in addresses]
+    return Part(where, what, seeds, cells, holds, refuted, barred, same_records=True, form="+.4f")
 
 
-def _named(quantity: Quantity) -> str:
-    return f"the {quantity.name}" if quantity is TOP else quantity.name
+def _lines(models: Models, schedules: Iterable[str]) -> list[Line]:
+    """The lines of these schedules; those in full first."""
+    return [line for kind in KINDS for line in models.lines(kind) if line.schedule in schedules]
+
+
+def _as_printed(models: Models, addresses: Iterable[CentralAddress]) -> bool:
+    """Whether models were trained on as many images, for as many epochs, as the paper's."""
+    return all(
+        images >= FULL_IMAGES and epochs >= FULL_EPOCHS for images, epochs in map(models.training, addresses)
+    )
+
+
+def _unit(quantity: Quantity) -> str:
+    return f"the {quantity.name}, in doublings," if quantity.logarithmic else quantity.name
+
+
+def _words(data: str, model: str) -> str:
+    return f"{data}, {network_words(model)}"

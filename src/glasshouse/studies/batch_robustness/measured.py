@@ -11,12 +11,11 @@ import numpy as np
 
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import Estimate
-from glasshouse.measures.trends import explained_share, powers, rank_correlation, slope
+from glasshouse.measures.trends import explained_share, rank_correlation
 from glasshouse.studies.address import Address
 from glasshouse.studies.batch_robustness.cells import TIME, attack_name
 from glasshouse.studies.batch_robustness.printed import BENCHMARK, EPS, SCHEDULES
-from glasshouse.studies.measured import Measured, collapsed
-from glasshouse.verdicts.claims import Unit
+from glasshouse.studies.measured import Measured, collapsed, sloped
 
 COLOUR = "cifar"
 """How the names of data sets in colour begin."""
@@ -86,7 +85,8 @@ class Quantity:
     """A number of a model: how the tables call it, where it lies in the findings, and its scale.
 
     `attack` and `limit` (0 for the smaller eps, 1 for the paper's) where it is an accuracy under attack. What
-    is `logarithmic` is compared in doublings. A `margin` is the change that counts as none.
+    is `logarithmic` is compared in doublings. A change within `margin` leaves it flat, one below `least` with
+    each doubling is none.
     """
 
     name: str
@@ -95,6 +95,7 @@ class Quantity:
     limit: int = 1
     logarithmic: bool = False
     margin: float = 0.01
+    least: float = 0.002
 
     def spec(self, data: str) -> str | None:
         """The attack as the findings of a data set call it."""
@@ -110,8 +111,8 @@ FGSM, PGD = (Quantity(f"{name} accuracy", "robust-accuracy", name.lower()) for n
 WEAK_FGSM, WEAK_PGD = (
     Quantity(f"{name} accuracy, smaller eps", "robust-accuracy", name.lower(), 0) for name in ("FGSM", "PGD")
 )
-TOP = Quantity("top eigenvalue", "top-eigenvalue", logarithmic=True, margin=0.1)
-INPUT = Quantity("top eigenvalue in pixels", "input-eigenvalue", logarithmic=True, margin=0.1)
+TOP = Quantity("top eigenvalue", "top-eigenvalue", logarithmic=True, margin=0.1, least=0.02)
+INPUT = Quantity("top eigenvalue in pixels", "input-eigenvalue", logarithmic=True, margin=0.1, least=0.02)
 ROBUST = (FGSM, PGD, WEAK_FGSM, WEAK_PGD)
 QUANTITIES = (CLEAN, *ROBUST, TOP, INPUT)
 
@@ -120,8 +121,11 @@ class Models(Measured):
     """Looks findings up by line, batch size and seed.
 
     Models that have learned nothing are left out and named in `collapsed`: one that always says the same
-    class keeps that share of right answers under any attack, and would pass for robust.
+    class keeps that share of right answers under any attack, and would pass for robust. Every seed is
+    measured on the same images.
     """
+
+    same_records = True
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         rows = list(findings)
@@ -137,9 +141,18 @@ class Models(Measured):
         """The lines that have finished cells, in order."""
         return [line for line in self._batches if line.kind in kinds]
 
-    def networks(self) -> list[tuple[str, str]]:
-        """Data and network of the finished lines of the grid."""
-        return list(dict.fromkeys((line.data, line.model) for line in self.lines("grid")))
+    def networks(self, kind: str = "grid") -> list[tuple[str, str]]:
+        """Data and network of the finished lines of a kind."""
+        return list(dict.fromkeys((line.data, line.model) for line in self.lines(kind)))
+
+    def beside_federations(self) -> list[Line]:
+        """The lines of central models that federations are compared with."""
+        return list(dict.fromkeys(address.line for address in self.federated))
+
+    def of_network(self, data: str, model: str) -> list[str]:
+        """The cells of a network in the grid."""
+        lines = [line for line in self.lines("grid") if (line.data, line.model) == (data, model)]
+        return [str(line.at(batch)) for line in lines for batch in self.batches(line)]
 
     def batches(self, line: Line) -> list[int]:
         """The finished batch sizes of a line, rising."""
@@ -147,10 +160,25 @@ class Models(Measured):
 
     def at(self, address: ModelAddress, quantity: Quantity) -> dict[int, float]:
         """The quantity at each seed, in doublings where it is logarithmic."""
-        values = self.by_seed(str(address), quantity.spec(address.data), quantity.metric)
+        seeds = self.seeds_at(address, quantity)
+        return {seed: estimate.value for seed, estimate in seeds.items() if estimate.value is not None}
+
+    def seeds_at(self, address: ModelAddress, quantity: Quantity) -> dict[int, Estimate]:
+        """The same with the interval over images."""
+        seeds = self.seeds_of(str(address), quantity.spec(address.data), quantity.metric)
         if not quantity.logarithmic:
-            return values
-        return {seed: math.log2(value) for seed, value in values.items() if value > 0}
+            return seeds
+        return {
+            seed: _doublings(one) for seed, one in seeds.items() if one.value is not None and one.value > 0
+        }
+
+    def training(self, address: ModelAddress) -> tuple[int, float]:
+        """On how many images a model was trained, and for how many epochs."""
+        images, steps = (self.measure(str(address), None, name) for name in ("train-accuracy", TIME))
+        if images is None or steps is None or not images.n or not steps.n:
+            return 0, 0.0
+        seeds = len(steps.values)
+        return images.n // seeds, steps.n * address.batch / images.n
 
     def of(self, address: ModelAddress, quantity: Quantity) -> Estimate | None:
         """The quantity over its seeds, on its own scale; one seed has the interval of its images."""
@@ -162,17 +190,11 @@ class Models(Measured):
         left = [self.at(line.at(batch), quantity).values() for batch in self.batches(line)]
         return quantity.attack is not None and all(fmean(values) < SPENT for values in left if values)
 
-    def slopes(self, line: Line, quantity: Quantity) -> dict[Unit, float]:
-        """The change with each doubling of the batch size, for each seed with at least 3 sizes."""
-        by_seed: dict[int, list[tuple[float, float]]] = {}
-        for batch in self.batches(line):
-            for seed, value in self.at(line.at(batch), quantity).items():
-                by_seed.setdefault(seed, []).append((math.log2(batch), value))
-        return {
-            (line.data, line.model, seed): change
-            for seed, points in sorted(by_seed.items())
-            if len(points) >= 3 and (change := slope(*zip(*points))) is not None
-        }
+    def slopes(self, line: Line, quantity: Quantity) -> list[Estimate]:
+        """The change with each doubling of the batch size, for each seed that has all of at least 3 sizes."""
+        batches = self.batches(line)
+        points = {math.log2(batch): self.seeds_at(line.at(batch), quantity) for batch in batches}
+        return sloped(points) if len(points) > 2 else []
 
     def correlation(self, line: Line, quantity: Quantity, other: Quantity | None = None) -> Estimate:
         """The rank correlation with the batch size, or with another quantity, over all sizes and seeds."""
@@ -184,9 +206,17 @@ class Models(Measured):
         return rank_correlation([x for x, _ in pairs], [y for _, y in pairs])
 
 
+def _doublings(estimate: Estimate) -> Estimate:
+    """The logarithm to base 2; without an interval where one reaches zero."""
+    assert estimate.value is not None
+    value = math.log2(estimate.value)
+    if estimate.low is None or estimate.high is None or estimate.low <= 0:
+        return Estimate(value, None, None, estimate.n)
+    return Estimate(value, math.log2(estimate.low), math.log2(estimate.high), estimate.n)
+
+
 FEWEST = 10
-"""Models below which a network says nothing: the fits have up to six coefficients."""
-HEAVY = 0.9
+"""Models below which a network says nothing: a cubic has four coefficients."""
 
 
 @dataclass(frozen=True)
@@ -194,14 +224,12 @@ class Points:
     """The models of one network and seed, each array of shape (models,); time and batch in doublings.
 
     SGD with momentum m moves, to first order, like gradient descent for the time lr / (1 - m) a step. Models
-    differ in this training time, in their batch size and in their momentum, so what belongs to each can be
-    told apart by least squares: a cubic in the logarithm of the time, which is free to rise and fall, and
-    beside it a slope over the doublings of the batch size and a step for momentum 0.9.
+    differ in this training time and in their batch size: a cubic in the logarithm of either, which is free to
+    rise and fall, explains a share of the variance of y.
     """
 
     time: np.ndarray
     batch: np.ndarray
-    heavy: np.ndarray
     y: np.ndarray
 
     def of_time(self) -> float:
@@ -216,31 +244,18 @@ class Points:
         """How much more of y the time explains than the batch size."""
         return self.of_time() - self.of_batch()
 
-    def by_batch(self) -> float:
-        """The change with each doubling of the batch, at equal time and momentum."""
-        return self._beside_time()[0]
-
-    def by_momentum(self) -> float | None:
-        """The change by momentum 0.9, at equal time and batch; none where all have it or none has."""
-        return self._beside_time()[1] if np.ptp(self.heavy) else None
-
-    def _beside_time(self) -> tuple[float, float]:
-        columns = np.column_stack([powers(self.time), self.batch, self.heavy])
-        coefficients = np.linalg.lstsq(columns, self.y, rcond=None)[0]
-        return float(coefficients[-2]), float(coefficients[-1])
-
 
 def explained(
     models: Models, quantity: Quantity, says: Callable[[Points], float | None]
-) -> dict[Unit, float]:
-    """`says` of each network and seed with enough models of different times and batches."""
-    values = {}
-    for (data, model), seed in product(models.networks(), models.seeds):
-        points = _gathered(models, (data, model), quantity, seed)
+) -> dict[tuple[str, str], list[Estimate]]:
+    """`says` of each network, seed by seed, where enough models differ in time and batch."""
+    found: dict[tuple[str, str], list[Estimate]] = {}
+    for network, seed in product(models.networks(), models.seeds):
+        points = _gathered(models, network, quantity, seed)
         value = says(points) if points is not None else None
-        if value is not None:
-            values[data, model, seed] = value
-    return values
+        if points is not None and value is not None:
+            found.setdefault(network, []).append(Estimate(value, None, None, len(points.y)))
+    return found
 
 
 def _gathered(models: Models, network: tuple[str, str], quantity: Quantity, seed: int) -> Points | None:
@@ -249,15 +264,14 @@ def _gathered(models: Models, network: tuple[str, str], quantity: Quantity, seed
     for line in models.lines("grid"):
         if (line.data, line.model) != network or line.schedule == BENCHMARK.name:
             continue
-        heavy = SCHEDULES[line.schedule].momentum == HEAVY
         for batch in models.batches(line):
             time = models.by_seed(str(line.at(batch)), None, TIME).get(seed)
             value = models.at(line.at(batch), quantity).get(seed)
             if time is not None and value is not None:
-                rows.add((round(math.log2(time), 9), math.log2(batch), float(heavy), value))
+                rows.add((round(math.log2(time), 9), math.log2(batch), value))
     if len(rows) < FEWEST:
         return None
     table = np.array(sorted(rows))
-    if any(np.ptp(table[:, column]) == 0 for column in (0, 1, 3)):
+    if any(np.ptp(table[:, column]) == 0 for column in (0, 1, 2)):
         return None
     return Points(*table.T)

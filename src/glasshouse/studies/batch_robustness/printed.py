@@ -78,3 +78,8 @@ FIGURES = {
     ("cifar10", "resnet18", "ratio"): (20, 21, 22),
 }
 """The numbers of the paper's figures with FGSM, PGD and the top eigenvalue."""
+
+
+def network_words(model: str) -> str:
+    """A network as the paper calls it."""
+    return NETWORKS.get(model, model)

@@ -7,21 +7,25 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+import torch
 
 from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.examine import examine
+from glasshouse.data.split import Split
 from glasshouse.evidence.truth import Truth
 from glasshouse.exhibits import Exhibits, TrainingPoint
 from glasshouse.federation.federation import Diverged
 from glasshouse.findings import Finding
 from glasshouse.learning.seeds import derive, numpy_rng
-from glasshouse.measures.estimate import Estimate, proportion
+from glasshouse.measures.estimate import Estimate, weighed_proportion
 from glasshouse.studies.fed_fsnet.printed import printed
 from glasshouse.studies.fed_fsnet.training import Benchmark, Method, TrainedFederation, train
 from glasshouse.studies.study import CellResult, Workplace
 
 LATE = 5
 """So many of the last rounds make up a late accuracy."""
+ON_OWN = "-own-classes"
+"""How the names of accuracies end that are on the classes which each participant holds."""
 STEADY = 20
 """Over so many of the last rounds, but no more than half, a curve should have settled."""
 ATTACKED = ("loss-threshold", "label-counts", "reported-labels", "mimic-distance", "mimic-neighbours")
@@ -35,7 +39,7 @@ def table_cell(benchmark: Benchmark, method: Method, watched: bool, place: Workp
         trained = train(benchmark, method, place, watched=watched)
     except Diverged as error:
         return CellResult([_diverged(benchmark, method, "test-accuracy", error)])
-    findings = _utility(trained, printed(benchmark.data, method.name, benchmark.fraction))
+    findings = _utility(benchmark, trained, printed(benchmark.data, method.name, benchmark.fraction)[0])
     curve = [
         TrainingPoint(
             strategy=trained.case.subject.strategy or "",
@@ -57,7 +61,7 @@ def leak_cell(benchmark: Benchmark, method: Method, place: Workplace) -> list[Fi
     except Diverged as error:
         return [_diverged(benchmark, method, "not-applicable", error)]
     split, (positions, holder) = trained.split, candidates(trained, place.seed)
-    test = numpy_rng(place.seed, "attacked").permutation(split.test)[: benchmark.attacked]
+    test = numpy_rng(place.seed, "attacked").permutation(split.test)[: benchmark.moved]
     truth = Truth(split.pool, split.clients, split.pool[positions], holder, split.pool[test])
     case = replace(trained.case, truth=truth)
     findings = []
@@ -73,23 +77,36 @@ def _diverged(benchmark: Benchmark, method: Method, metric: str, error: Diverged
     return benchmark.subject(method).finding("utility", metric, nothing)
 
 
-def _utility(trained: TrainedFederation, paper: tuple[float | None, float | None]) -> list[Finding]:
+def _utility(benchmark: Benchmark, trained: TrainedFederation, paper: float | None) -> list[Finding]:
     """Accuracy after the last round, over the last few and over all; how steady it is; and costs a round.
 
-    Costs are bytes to and from a client, and core-seconds of all clients and the server.
+    A mean over rounds, or over clients, has the interval of a share of the images that all of them are tested
+    on: right where the same images stand or fall in all of them, and too wide otherwise. The classes of a
+    participant are as many images as its own data are worth in classes (Kish). What the paper's Acc_local was
+    measured on is not said, so its number is printed beside none of the three that it can mean. Costs are
+    bytes to and from a client, and core-seconds of all clients and the server.
     """
-    rounds, curve, local = trained.history.rounds, trained.acc_global, trained.acc_local
+    rounds, curve = trained.history.rounds, trained.acc_global
     late = curve[-min(STEADY, len(curve) // 2) :]
     test = trained.split.images("test").label_counts()
-    n = int(test.sum())
+    n, few = int(test.sum()), benchmark.local_test
     utility = partial(trained.case.subject.finding, "utility")
     accuracy = partial(utility, chance=test.max().item() / n)
+    held = _classes_of_a_client(trained.split)
     findings = [
-        accuracy("test-accuracy", proportion(round(curve[-1] * n), n), printed=paper[0]),
-        accuracy("late-accuracy", _mean(curve[-LATE:])),
-        accuracy("local-accuracy", _spreadless(local[-1], len(rounds[-1].clients)), printed=paper[1]),
-        accuracy("late-local-accuracy", _mean(local[-LATE:])),
-        utility("mean-accuracy", _mean(curve)),
+        accuracy("test-accuracy", weighed_proportion(curve[-1], n), printed=paper),
+        accuracy("late-accuracy", _over_rounds(curve[-LATE:], n)),
+    ]
+    for metric, values, tested, made in (
+        ("local-accuracy", trained.acc_local, few, accuracy),
+        (f"local-accuracy{ON_OWN}", trained.acc_local_own, few * held, utility),
+        (f"global-accuracy{ON_OWN}", trained.acc_global_own, n * held, utility),
+    ):
+        findings.append(made(metric, weighed_proportion(values[-1], tested)))
+        findings.append(made(f"late-{metric}", _over_rounds(values[-LATE:], tested)))
+    findings += [
+        utility("rounds", _spreadless(len(rounds), len(rounds))),
+        utility("mean-accuracy", _over_rounds(curve, n)),
         utility("wobble", _spreadless(statistics.stdev(late), len(late))),
         utility("jump", _mean([abs(after - before) for before, after in pairwise(late)])),
         utility("bytes-down", _mean([row.down for row in rounds])),
@@ -98,6 +115,18 @@ def _utility(trained: TrainedFederation, paper: tuple[float | None, float | None
     if trained.seconds is not None:
         findings.append(utility("seconds-per-round", _spreadless(trained.seconds, len(rounds))))
     return findings
+
+
+def _over_rounds(values: Sequence[float], tested: float) -> Estimate:
+    """The mean over rounds of accuracies on so many images, the same in every round."""
+    return weighed_proportion(statistics.fmean(values), tested)
+
+
+def _classes_of_a_client(split: Split) -> float:
+    """The share of all classes that a client's data are worth, on average (Kish)."""
+    counts = [torch.bincount(split.pool.y[torch.from_numpy(client)]).double() for client in split.clients]
+    worth = [float(count.sum() ** 2 / count.square().sum()) for count in counts]
+    return statistics.fmean(worth) / split.pool.classes
 
 
 def _mean(values: Sequence[float]) -> Estimate:

@@ -1,6 +1,6 @@
 """What is varied at each scale, and every choice that the paper leaves open."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from glasshouse.studies.fed_fsnet.cells import leak_cell, table_cell
 from glasshouse.studies.fed_fsnet.claims import verdicts
 from glasshouse.studies.fed_fsnet.layout import charts, tables
 from glasshouse.studies.fed_fsnet.measured import Federations
+from glasshouse.studies.fed_fsnet.networks import HELD_OUT
 from glasshouse.studies.fed_fsnet.training import Benchmark, Method
 from glasshouse.studies.study import Cell, Presentation, Study
 from glasshouse.verdicts.claims import Verdict
@@ -26,20 +27,26 @@ FSNET = _fsnet("fed-fsnet")
 RECALL = Method("fedrecall", "fedrecall")
 """What Fed-FSNet might have been: features instead of samples, from the global model alone too."""
 PAPERS = (UPPER, FEDAVG, AFL, FEDDF, FEDGEN, FSNET)
-ALL = (
-    *PAPERS,
-    *(Method(name, name) for name in ("fedprox", "scaffold", "fedavgm", "fedadam")),
-    _fsnet("fed-fsnet-features", form="features"),
-    RECALL,
+FEDPROX, SCAFFOLD, FEDAVGM, FEDADAM = (
+    Method(name, name) for name in ("fedprox", "scaffold", "fedavgm", "fedadam")
 )
-ABLATIONS = (
-    _fsnet("hidden-16", hidden=16),
-    _fsnet("mixture-single", mixture="single"),
-    _fsnet("beta-constant", decay=1.0),
-    _fsnet("target-class", target="class"),
-    _fsnet("target-global", target="global"),
-)
+FEATURES = _fsnet("fed-fsnet-features", form="features")
+ALL = (*PAPERS, FEDPROX, SCAFFOLD, FEDAVGM, FEDADAM, FEATURES, RECALL)
+HIDDEN_16 = _fsnet("hidden-16", hidden=16)
+SINGLE = _fsnet("mixture-single", mixture="single")
+BETA_CONSTANT = _fsnet("beta-constant", decay=1.0)
+TARGET_CLASS = _fsnet("target-class", target="class")
+TARGET_GLOBAL = _fsnet("target-global", target="global")
+ABLATIONS = (HIDDEN_16, SINGLE, BETA_CONSTANT, TARGET_CLASS, TARGET_GLOBAL)
 """Fed-FSNet with one thing changed each."""
+
+
+def _behind(extractor: str) -> tuple[Method, ...]:
+    """FedAvg, its upper bound and Fed-FSNet on features of images, by an extractor trained elsewhere."""
+    return tuple(
+        replace(method, name=f"extractor-{method.name}", extractor=extractor)
+        for method in (UPPER, FEDAVG, FSNET)
+    )
 
 
 SMOKE = Benchmark(
@@ -49,6 +56,8 @@ SMOKE = Benchmark(
     rounds=8,
     methods=ALL,
     ablations=ABLATIONS[-2:],
+    behind=_behind(HELD_OUT),
+    attacked=True,
     epochs=3,
     batch=10,
     lr=0.05,
@@ -58,33 +67,49 @@ SMOKE = Benchmark(
     nonmembers=200,
     test=400,
     local_test=100,
-    attacked=50,
+    moved=50,
 )
-LAPTOP = Benchmark(
-    "fashion-mnist", "mlp", 0.1, 50, ALL, ABLATIONS, options=(("feddf", (("steps", 400), ("patience", 100))),)
+SHORT_FEDDF = (("feddf", (("steps", 400), ("patience", 100))),)
+MNIST = Benchmark("mnist", "mlp", 0.1, 50, PAPERS, attacked=True, options=SHORT_FEDDF)
+FASHION = replace(
+    MNIST,
+    data="fashion-mnist",
+    methods=(*PAPERS, SCAFFOLD, RECALL),
+    ablations=(HIDDEN_16, BETA_CONSTANT, TARGET_CLASS),
 )
-SHORTER = replace(LAPTOP, methods=(*PAPERS, RECALL), ablations=())
+BOUNDS = replace(MNIST, methods=(UPPER, FEDAVG, FSNET), attacked=False, seeds=2)
+"""The rows of Table 1."""
+EXTRACTORS = {"mnist": "fashion-mnist", "fashion-mnist": "mnist", "cifar10": "cifar100"}
+"""What the extractor of a data set learns from: images of other things."""
 
 
-def _full(data: str, model: str, ablations: tuple[Method, ...] = ()) -> tuple[Benchmark, Benchmark]:
+def _section_4_5(data: str, seeds: int | None = None) -> Benchmark:
+    """Methods behind an extractor, whose features go to `mlp`."""
+    return Benchmark(data, "mlp", 0.1, 50, (), behind=_behind(EXTRACTORS[data]), seeds=seeds)
+
+
+def _full(data: str, model: str, ablations: tuple[Method, ...] = ()) -> Iterator[Benchmark]:
     """A tenth of the clients a round, and all of them, where AFL is FedAvg and has no cell."""
-    tenth = Benchmark(data, model, 0.1, 50, ALL, ablations)
     methods = tuple(method for method in ALL if method is not AFL)
-    return tenth, replace(tenth, fraction=1.0, methods=methods, ablations=())
+    yield Benchmark(data, model, 0.1, 50, ALL, ablations, attacked=True)
+    yield _section_4_5(data)
+    yield Benchmark(data, model, 1.0, 50, methods)
 
 
 BENCHMARKS = {
     "smoke": (SMOKE,),
     "laptop": (
-        replace(SHORTER, data="mnist"),
-        LAPTOP,
-        replace(SHORTER, data="cifar10", rounds=20),
-        replace(SHORTER, model="lenet", rounds=15, methods=(UPPER, FEDAVG, FSNET)),
+        MNIST,
+        FASHION,
+        *(_section_4_5(data, seeds=2) for data in ("mnist", "fashion-mnist")),
+        replace(BOUNDS, data="fashion-mnist", model="lenet"),
+        replace(BOUNDS, data="cifar10", model="gn-cnn"),
+        *(replace(BOUNDS, data=data, fraction=1.0) for data in ("mnist", "fashion-mnist")),
     ),
     "paper": (
         *_full("mnist", "lenet"),
         *_full("fashion-mnist", "lenet", ABLATIONS),
-        *_full("cifar10", "stdcnn"),
+        *_full("cifar10", "gn-cnn"),
     ),
 }
 
@@ -99,16 +124,15 @@ class FedFSNetStudy(Study):
         """The federations of every table first; attacks on them, which find them trained, after these."""
         cells = []
         for benchmark in BENCHMARKS[scale]:
-            attacked = benchmark.fraction < 1
-            cells += [_cell("table", benchmark, method, table_cell, attacked) for method in benchmark.methods]
-            cells += [
-                _cell("ablation", benchmark, method, table_cell, False) for method in benchmark.ablations
-            ]
+            watched = benchmark.attacked
+            cells += [_cell("table", benchmark, method, table_cell, watched) for method in benchmark.methods]
+            for kind, methods in (("ablation", benchmark.ablations), ("extractor", benchmark.behind)):
+                cells += [_cell(kind, benchmark, method, table_cell, False) for method in methods]
         return cells + [
             _cell("leaks", benchmark, method, leak_cell)
             for benchmark in BENCHMARKS[scale]
             for method in benchmark.methods
-            if benchmark.fraction < 1
+            if benchmark.attacked
         ]
 
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
@@ -120,4 +144,5 @@ class FedFSNetStudy(Study):
 
 
 def _cell(kind: str, benchmark: Benchmark, method: Method, run: Callable[..., Any], *more: bool) -> Cell:
-    return Cell(str(benchmark.address(kind, method)), partial(run, benchmark, method, *more), single=True)
+    run_it = partial(run, benchmark, method, *more)
+    return Cell(str(benchmark.address(kind, method)), run_it, single=True, seeds=benchmark.seeds)

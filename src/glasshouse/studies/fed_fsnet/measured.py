@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,15 +10,14 @@ from glasshouse.exhibits import TrainingPoint
 from glasshouse.findings import Finding
 from glasshouse.measures.estimate import Estimate, mean
 from glasshouse.studies.address import Address
-from glasshouse.studies.measured import Measured, collapsed, differences
-from glasshouse.verdicts.claims import Unit
+from glasshouse.studies.measured import Measured, apart, less
 
 SCENARIO = "{data}/{model}/f-{fraction}"
 
 
 @dataclass(frozen=True)
 class FederationAddress(Address):
-    """A federation in the tables (`table` or `ablation`), or the attacks on it (`leaks`)."""
+    """A federation in the tables (`table`, `ablation` or `extractor`), or the attacks on it (`leaks`)."""
 
     pattern: ClassVar[str] = f"{{kind}}/{SCENARIO}/{{method}}"
     kind: str
@@ -70,10 +68,13 @@ class Quantity:
 
 
 GLOBAL = Quantity("Acc_global", "late-accuracy")
-LOCAL = Quantity("Acc_local", "late-local-accuracy")
-BOTH = (GLOBAL, LOCAL)
-LAST = {GLOBAL: Quantity("Acc_global", "test-accuracy"), LOCAL: Quantity("Acc_local", "local-accuracy")}
-"""The same after the last round alone."""
+LOCAL = Quantity("Acc_local on all classes", "late-local-accuracy")
+LOCAL_OWN = Quantity("Acc_local on own classes", "late-local-accuracy-own-classes")
+GLOBAL_OWN = Quantity("global model on own classes", "late-global-accuracy-own-classes")
+READINGS = (LOCAL, LOCAL_OWN, GLOBAL_OWN)
+"""What the paper's Acc_local can mean: of the models that participants trained, or of their average."""
+LAST = Quantity("Acc_global", "test-accuracy")
+"""Acc_global after the last round alone."""
 SPEED = Quantity("mean over all rounds", "mean-accuracy")
 WOBBLE = Quantity("standard deviation", "wobble")
 JUMP = Quantity("mean change from round to round", "jump")
@@ -94,22 +95,26 @@ LEAKS = (MEMBERSHIP, LABELS, SUMMED, REPORTED, MIMICKED, NEAREST, ROBUST)
 
 
 class Federations(Measured):
-    """Looks findings up by scenario, method and seed; attacks go by their names, without options."""
+    """Looks findings up by scenario, method and seed; attacks go by their names, without options.
+
+    The seeds share most test images, which therefore do not average out over them. A difference between two
+    methods of one seed, tested on the same images, is taken as if these were different ones: that makes its
+    interval wider by more than those that seeds share could.
+    """
+
+    same_records = True
 
     def __init__(self, findings: Iterable[Finding], training: Iterable[TrainingPoint] = ()) -> None:
         rows = [_labelled(row) for row in findings]
         super().__init__(rows)
-        self.count = len({(row.cell, row.seed) for row in rows if row.metric == "test-accuracy"})
-        self.collapsed = collapsed(rows)
-        self._chances = {
-            (row.cell, row.attack, row.metric, row.seed): row.chance for row in rows if row.chance is not None
-        }
+        self._chances = {(row.cell, row.attack, row.metric): row.chance for row in rows if row.chance}
+        self._strategies = {row.cell: row.strategy for row in rows if row.strategy}
         rounds: dict[tuple[str, str, float], int] = {}
         for row in rows:
             address = FederationAddress.parse(row.cell)
-            if address and row.metric == SPEED.metric and row.n:
+            if address and row.metric == "rounds" and row.value is not None:
                 key = address.data, address.model, address.fraction
-                rounds[key] = max(rounds.get(key, 0), row.n)
+                rounds[key] = max(rounds.get(key, 0), int(row.value))
         self._methods: dict[tuple[str, Scenario], list[str]] = {}
         for address in FederationAddress.matching(self.cells):
             key = address.data, address.model, address.fraction
@@ -133,36 +138,40 @@ class Federations(Measured):
         """The finished methods of every scenario."""
         return [(where, method) for where in self.scenarios(kind) for method in self.methods(where, kind)]
 
-    def at(self, pair: Pair, quantity: Quantity) -> dict[int, float]:
+    def has(self, pair: Pair) -> bool:
+        """Whether a method of a scenario is finished."""
+        return self.cell(pair) in self.cells
+
+    def cell(self, pair: Pair, quantity: Quantity = GLOBAL) -> str:
+        """The cell that a quantity of a method is in."""
+        return self.key(pair, quantity)[0]
+
+    def strategy(self, pair: Pair) -> str:
+        """The strategy of a method with the options it ran with, as users type it."""
+        return self._strategies.get(self.cell(pair), "")
+
+    def at(self, pair: Pair, quantity: Quantity) -> dict[int, Estimate]:
         """The quantity of a method at each seed."""
-        return self.by_seed(*self._key(pair, quantity))
+        return self.seeds_of(*self.key(pair, quantity))
 
     def of(self, pair: Pair, quantity: Quantity) -> Estimate | None:
         """The quantity of a method over its seeds."""
-        return self.over_seeds(*self._key(pair, quantity), bounds=(0.0, quantity.most))
+        return self.over_seeds(*self.key(pair, quantity), bounds=(0.0, quantity.most))
 
-    def apart(self, method: str, others: Iterable[Pair], quantity: Quantity) -> dict[Unit, float]:
-        """By how much a method is above the one of each pair, at each seed that both have."""
-        gains: dict[Unit, float] = {}
-        for scenario, other in others:
-            apart = differences(*(self.at((scenario, name), quantity) for name in (method, other)))
-            gains |= {(scenario.data, scenario.model, seed): gain for seed, gain in apart.items()}
-        return gains
+    def gains(self, method: str, pair: Pair, quantity: Quantity) -> list[Estimate]:
+        """By how much a method is above the one of a pair, at each seed that both have."""
+        scenario, _ = pair
+        return apart(self.at((scenario, method), quantity), self.at(pair, quantity))
 
-    def over_chance(self, pairs: Iterable[Pair], quantity: Quantity) -> dict[Unit, float]:
-        """By how much a quantity is above a blind guess for each pair, at each seed."""
-        gains = {}
-        for scenario, method in pairs:
-            key = self._key((scenario, method), quantity)
-            for seed, value in self.by_seed(*key).items():
-                if (*key, seed) in self._chances:
-                    gains[scenario.data, scenario.model, seed] = value - self._chances[*key, seed]
-        return gains
+    def over_chance(self, pair: Pair, quantity: Quantity) -> list[Estimate]:
+        """By how much a quantity of a method is above a blind guess, at each seed."""
+        chance = self._chances.get(self.key(pair, quantity))
+        return [] if chance is None else less(self.at(pair, quantity).values(), chance)
 
     def best(self, scenario: Scenario, methods: Iterable[str], quantity: Quantity) -> list[str]:
         """Those of `methods` that have the quantity, the highest mean over the seeds first."""
-        by_seed = {method: self.at((scenario, method), quantity).values() for method in methods}
-        means = {method: statistics.fmean(values) for method, values in by_seed.items() if values}
+        found = {method: self.of((scenario, method), quantity) for method in methods}
+        means = {method: one.value for method, one in found.items() if one and one.value is not None}
         return sorted(means, key=lambda method: -means[method])
 
     def curve(self, pair: Pair) -> dict[int, Estimate]:
@@ -171,10 +180,10 @@ class Federations(Measured):
         points = self._curves.get(scenario.cell("table", method), {})
         return {number: mean(values, bounds=(0.0, 1.0)) for number, values in points.items()}
 
-    def _key(self, pair: Pair, quantity: Quantity) -> tuple[str, str | None, str]:
+    def key(self, pair: Pair, quantity: Quantity) -> tuple[str, str | None, str]:
         """Where a quantity lies; a method is in the table or among the ablations."""
         scenario, method = pair
-        kinds = ("leaks",) if quantity.attack else ("table", "ablation")
+        kinds = ("leaks",) if quantity.attack else ("table", "ablation", "extractor")
         cells = [scenario.cell(kind, method) for kind in kinds]
         cell = next((cell for cell in cells if cell in self.cells), cells[-1])
         return cell, quantity.attack, quantity.metric

@@ -24,6 +24,7 @@ from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.models.loading import seeded_model
 from glasshouse.store import keep, kept
 from glasshouse.studies.fed_fsnet.measured import FederationAddress
+from glasshouse.studies.fed_fsnet.networks import extracted, source_of, spec_of
 from glasshouse.studies.study import Workplace
 
 Options = tuple[tuple[str, Any], ...]
@@ -35,21 +36,28 @@ ENDS = 2
 
 @dataclass(frozen=True)
 class Method:
-    """A strategy with its options, on clients that hold what `partition` says."""
+    """A strategy with its options, on clients that hold what `partition` says.
+
+    With an `extractor`, which was trained on the images of that name, all images are replaced by its
+    features: server and clients have it, and what travels is about features alone.
+    """
 
     name: str
     strategy: str
     options: Options = ()
     partition: str = "shards(per_client=2)"
+    extractor: str = ""
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """A data set and a network, the fraction of clients a round, the methods compared, and how they train.
 
-    `ablations` are changes of Fed-FSNet, `options` those in which a strategy differs from its defaults.
+    `ablations` are changes of Fed-FSNet, `behind` an extractor other methods run, and `options` are those in
+    which a strategy differs from its defaults. Federations are `attacked` where what they leak is asked.
+    `seeds` are fewer than the scale's where that is not null.
     `held_out` training images are the server's, and what an adversary may know. Membership is asked of
-    `nonmembers` and of as many images of clients that took part; `attacked` test images are moved.
+    `nonmembers` and of as many images of clients that took part; `moved` test images are attacked by PGD.
     """
 
     data: str
@@ -58,6 +66,9 @@ class Benchmark:
     rounds: int
     methods: tuple[Method, ...]
     ablations: tuple[Method, ...] = ()
+    behind: tuple[Method, ...] = ()
+    attacked: bool = False
+    seeds: int | None = None
     epochs: int = 10
     batch: int = 60
     lr: float = 0.01
@@ -67,7 +78,7 @@ class Benchmark:
     nonmembers: int = 2000
     test: int = 8000
     local_test: int = 500
-    attacked: int = 300
+    moved: int = 300
 
     @property
     def recipe(self) -> Recipe:
@@ -89,8 +100,8 @@ class Benchmark:
             strategy=self.strategy(method),
             data=self.data,
             model=self.model,
-            note=f"{self.clients} clients ({division}), {self.fraction:g} of them a round, "
-            f"{self.rounds} rounds of {self.epochs} epochs",
+            note=f"{_features_of(method)}{self.clients} clients ({division}), {self.fraction:g} of them a "
+            f"round, {self.rounds} rounds of {self.epochs} epochs",
         )
 
     def address(self, kind: str, method: Method) -> FederationAddress:
@@ -117,22 +128,39 @@ class TrainedFederation:
         """The mean accuracy of the models that the participants trained, for each round."""
         return [row.acc_local for row in self.history.rounds if row.acc_local is not None]
 
+    @property
+    def acc_local_own(self) -> list[float]:
+        """The same on the classes that each participant holds."""
+        return [row.acc_local_own for row in self.history.rounds if row.acc_local_own is not None]
+
+    @property
+    def acc_global_own(self) -> list[float]:
+        """The mean accuracy of the global model on the classes that each participant of a round holds."""
+        return [row.acc_global_own for row in self.history.rounds if row.acc_global_own is not None]
+
+
+def _features_of(method: Method) -> str:
+    return f"features of an extractor trained on {method.extractor}, " if method.extractor else ""
+
 
 @lru_cache(maxsize=1)
-def undivided(benchmark: Benchmark, seed: int) -> Split:
-    """The images of one data set and seed, with all members in one hand."""
+def undivided(benchmark: Benchmark, seed: int, extractor: str = "") -> Split:
+    """The images of one data set and seed, or their features, with all members in one hand."""
     whole = load(benchmark.data)
     rng = numpy_rng(seed, "fed-fsnet", benchmark.data)
     test_sizes = [benchmark.nonmembers, benchmark.test]
     held_out, nonmembers, test = whole.draw([benchmark.held_out], test_sizes, rng)
     taken = np.concatenate([held_out, nonmembers, test])
     members = np.setdiff1d(np.arange(len(whole.train)), taken)
-    return Split(whole.pool, (members,), nonmembers, held_out, test)
+    pool = whole.pool
+    if extractor:
+        pool = extracted(pool, source_of(extractor, pool[held_out]), seed)
+    return Split(pool, (members,), nonmembers, held_out, test)
 
 
 def divided(benchmark: Benchmark, method: Method, seed: int) -> Split:
     """The same with the members among the clients, as the method's partition says."""
-    split = undivided(benchmark, seed)
+    split = undivided(benchmark, seed, method.extractor)
     (members,) = split.clients
     y = split.pool.y.numpy()[members]
     shares = partition(method.partition, y, benchmark.clients, derive(seed, "partition"))
@@ -141,7 +169,7 @@ def divided(benchmark: Benchmark, method: Method, seed: int) -> Split:
 
 def first_model(benchmark: Benchmark, images: Images, seed: int) -> nn.Module:
     """The network with the first weights that all methods share."""
-    return seeded_model(benchmark.model, images.shape, images.classes, derive(seed, "weights"))
+    return seeded_model(spec_of(benchmark.model), images.shape, images.classes, derive(seed, "weights"))
 
 
 def train(benchmark: Benchmark, method: Method, place: Workplace, *, watched: bool) -> TrainedFederation:

@@ -1,34 +1,29 @@
 """What is measured in each cell: attacks on one target, in one column of the paper's tables."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from glasshouse.access import QueryAccess
-from glasshouse.auditing.case import Case
-from glasshouse.auditing.examine import Examination, examine
-from glasshouse.auditing.experiment import Experiment, prepare
-from glasshouse.auditing.setting import Setting
-from glasshouse.auditing.shadowing import Shadowing
-from glasshouse.auditing.target import CENTRAL, Variant, train_target
+from glasshouse.attacks import ATTACKS
+from glasshouse.attacks.attack import declared
+from glasshouse.auditing.examine import Examination
 from glasshouse.evidence.evidence import Score
 from glasshouse.evidence.membership import MembershipScores
+from glasshouse.exhibits import Exhibits
 from glasshouse.findings import Finding
-from glasshouse.learning.evaluate import hits
 from glasshouse.learning.seeds import numpy_rng
-from glasshouse.measures.comparing import auc_difference, permutation_null
+from glasshouse.measures.comparing import permutation_null, share_difference
 from glasshouse.measures.estimate import Estimate, combined, proportion
 from glasshouse.measures.membership import accuracy_at_mix, auc, majority_rate, null_curve
-from glasshouse.runfolder import RunFolder
-from glasshouse.store import write_bytes
 from glasshouse.studies.address import Address
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.mia_bad.printed import mix, printed
-from glasshouse.studies.study import Latest, Workplace
+from glasshouse.studies.mia_bad.training import TrainedTarget
+from glasshouse.studies.study import CellResult
 
 MODES = ("central", "2-clients", "5-clients", "10-clients")
 FEDERATED = MODES[1:]
@@ -39,9 +34,8 @@ SAMPLE = "mia-bad(protocol='sample-sample')"
 SINGLE_RIVALS = ("loss-threshold", "gap", "shokri", "lira", "rmia")
 SET_RIVALS = ("set-loss", "set-vote", "set-llr")
 NULL_CURVE = "null-curve"
+BALANCED = "balanced-accuracy"
 SHUFFLES = 1000
-CHECKPOINT = Path("work", CENTRAL, "latest.safetensors")
-
 
 batch_sample = "mia-bad(protocol='batch-sample',batch_size={})".format
 batch_batch = "mia-bad(protocol='batch-batch',batch_size={})".format
@@ -82,98 +76,13 @@ def batch_sizes(measured: Measured, row: TableCell) -> list[int]:
     return [int(column) for column in table_rows(measured)[row] if column != "sample"]
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedTarget:
-    """A model under attack, and the shares of training and test images that it classifies correctly.
+def sample_column(target: TrainedTarget, own: str = "") -> list[Finding]:
+    """The sample-wise attack, its rivals on single records, and how well the target fits its data.
 
-    What each attack made of it is kept.
+    A user's `own` attack on single records is one more rival.
     """
-
-    case: Case
-    mode: str
-    train: Estimate
-    test: Estimate
-    _examined: dict[str, Examination] = field(default_factory=dict)
-
-    @property
-    def train_accuracy(self) -> float:
-        return self.train.value or 0.0
-
-    def examine(self, spec: str) -> Examination:
-        """What one attack by the outsider makes of it."""
-        if spec not in self._examined:
-            self._examined[spec] = examine(self.case, spec, QueryAccess, detailed=False)
-        return self._examined[spec]
-
-
-class Targets:
-    """Trains targets, and keeps the last one in memory for the next cell that asks for it."""
-
-    def __init__(self) -> None:
-        self._latest: Latest[TrainedTarget] = Latest()
-
-    def trained(self, setting: Setting, place: Workplace) -> TrainedTarget:
-        """The target of a setting, trained to the end."""
-        return self._latest.get((setting, place.seed, place.shared), lambda: _trained(setting, place))
-
-    def matched(self, setting: Setting, place: Workplace) -> TrainedTarget:
-        """The central target, stopped when its train accuracy is closest to that of the federated one."""
-        wanted = self.trained(setting, place).train_accuracy
-        targets = []
-        for target in _stopped(setting, place):
-            targets.append(target)
-            if target.train_accuracy >= wanted:
-                break
-        return min(targets, key=lambda target: abs(target.train_accuracy - wanted))
-
-
-def mode_of(clients: int) -> str:
-    """The line of the paper's tables; one client means training in one place."""
-    return CENTRAL if clients == 1 else f"{clients}-clients"
-
-
-def _trained(setting: Setting, place: Workplace) -> TrainedTarget:
-    experiment = prepare(setting.model_copy(update={"seed": place.seed}))
-    return _train(experiment, "whole", _shadowing(experiment, place), place)
-
-
-def _stopped(setting: Setting, place: Workplace) -> Iterator[TrainedTarget]:
-    """The central target after each round."""
-    data = setting.data.model_copy(update={"clients": 1})
-    whole = prepare(setting.model_copy(update={"seed": place.seed, "data": data}))
-    shadowing = _shadowing(whole, place)
-    for rounds in range(1, setting.training.rounds + 1):
-        training = setting.training.model_copy(update={"rounds": rounds})
-        shorter = whole.setting.model_copy(update={"training": training})
-        yield _train(dataclasses.replace(whole, setting=shorter), f"after-{rounds:03d}", shadowing, place)
-
-
-def _shadowing(experiment: Experiment, place: Workplace) -> Shadowing:
-    return Shadowing(experiment, place.shared / "shadows", place.engine, place.progress)
-
-
-def _train(experiment: Experiment, part: str, shadowing: Shadowing, place: Workplace) -> TrainedTarget:
-    """The target of an experiment, continued from the round before where a folder beside it keeps that."""
-    setting, mode = experiment.setting, mode_of(len(experiment.split.clients))
-    parts = place.shared / f"{setting.data.name}-{setting.model.name}-{mode}-seed-{place.seed}"
-    folder = RunFolder(parts / part, experiment.config(), experiment.origin)
-    before = parts / f"after-{setting.training.rounds - 1:03d}" / CHECKPOINT
-    if part != "whole" and before.exists() and not (folder.path / CHECKPOINT).exists():
-        write_bytes(folder.path / CHECKPOINT, before.read_bytes())
-    variant = Variant(CENTRAL if mode == CENTRAL else "fedavg", "none")
-    case = train_target(experiment, folder, place.engine, place.progress, variant).case
-    assert case.model is not None
-    held = experiment.truth.held_by(range(len(experiment.split.clients)))
-    train, test = (
-        proportion(int(hits(case.model, images).sum()), len(images))
-        for images in (held, experiment.split.images("test"))
-    )
-    return TrainedTarget(dataclasses.replace(case, shadows=shadowing.under("none")), mode, train, test)
-
-
-def sample_column(target: TrainedTarget) -> list[Finding]:
-    """The sample-wise attack, its rivals on single records, and how well the target fits its data."""
-    findings = _fitting(target) + _attacked(target, "sample", (SAMPLE, *SINGLE_RIVALS))
+    rivals = (*SINGLE_RIVALS, *_of_unit(own, 1))
+    findings = _fitting(target) + _attacked(target, "sample", (SAMPLE, *rivals))
     examination = target.examine(SAMPLE)
     if examination.reason is None:
         rng = numpy_rng(target.case.subject.seed or 0, "permutation null")
@@ -184,11 +93,16 @@ def sample_column(target: TrainedTarget) -> list[Finding]:
     return findings
 
 
-def batch_column(target: TrainedTarget, batch: int) -> list[Finding]:
-    """Both batch-wise protocols, the rivals on the same batches, and the null curve."""
-    rivals = [f"{name}(batch_size={batch})" for name in SET_RIVALS]
-    findings = _attacked(target, str(batch), (batch_sample(batch), batch_batch(batch), *rivals))
-    single, wise, mean_loss = map(target.examine, ("loss-threshold", batch_batch(batch), rivals[0]))
+def batch_column(target: TrainedTarget, own: str = "", *, batch: int) -> list[Finding]:
+    """Both batch-wise protocols and their gain, the rivals on the same batches, and the null curve.
+
+    A user's `own` attack on batches of this size is one more rival.
+    """
+    wise = (batch_sample(batch), batch_batch(batch))
+    rivals = [*(f"{name}(batch_size={batch})" for name in SET_RIVALS), *_of_unit(own, batch)]
+    findings = _attacked(target, str(batch), (*wise, *rivals))
+    findings += [finding for spec in wise for finding in _gains(target, spec)]
+    single = target.examine("loss-threshold")
     if single.reason is None:
         # What plain averaging over batches gives Gaussian scores as separable as single losses are.
         losses, member = _membership(single)
@@ -197,17 +111,90 @@ def batch_column(target: TrainedTarget, batch: int) -> list[Finding]:
         findings.append(
             subject.finding("batch-membership", "null-auc", null, adversary=outsider, attack=NULL_CURVE)
         )
-    if wise.reason is None and mean_loss.reason is None:
-        (evidence, member), (rival, _) = _membership(wise), _membership(mean_loss)
-        gain = auc_difference(evidence.scores, rival.scores, member)
-        findings.append(wise.finding(Score("auc-over-set-loss", gain, 0.0)))
     return findings
 
 
-def matched_column(target: TrainedTarget) -> list[Finding]:
-    """The same attacks on a central model that fits its data as well as the federated one does."""
-    specs = (SAMPLE, "loss-threshold", "lira", batch_sample(USUAL), batch_batch(USUAL))
-    return _fitting(target) + _attacked(target, None, specs)
+def matched_column(target: TrainedTarget, own: str = "") -> list[Finding]:
+    """The loss of a central model that fits its data as well as the federated one does; no other attack."""
+    return _fitting(target) + _attacked(target, None, ("loss-threshold",))
+
+
+def own_metric(data: str) -> str:
+    """The paper's metric: accuracy at its mix of members and others."""
+    return f"accuracy-at-{mix(data)}:1"
+
+
+def gain_in(metric: str) -> str:
+    """The metric of how much more a batch-wise attack has than the sample-wise one."""
+    return f"{metric}-over-sample"
+
+
+def gains(
+    measured: Measured, row: TableCell, mode: str, attack: Callable[[int], str], metric: str
+) -> dict[int, Estimate]:
+    """The gain of a batch-wise attack at each seed, the mean over the batch sizes of a row.
+
+    All sizes are measured on the same records, so the ends of their intervals are averaged too.
+    """
+    by_size = [
+        measured.seeds_of(row.at(mode, size), attack(size), gain_in(metric))
+        for size in batch_sizes(measured, row)
+    ]
+    whole = set.intersection(*map(set, by_size)) if by_size else set()
+    return {seed: _averaged([seeds[seed] for seeds in by_size]) for seed in sorted(whole)}
+
+
+def with_scores(target: TrainedTarget, findings: list[Finding]) -> CellResult:
+    """The findings of a column, and what its attacks said of each record."""
+    attacks = dict.fromkeys(finding.attack for finding in findings if finding.attack)
+    kept = [target.examine(spec).exhibits().records for spec in attacks if spec != NULL_CURVE]
+    return CellResult(findings, Exhibits(records=tuple(one for records in kept for one in records)))
+
+
+def _of_unit(own: str, unit: int) -> tuple[str, ...]:
+    """The user's own attack, where it asks about so many records at once."""
+    return (own,) if own and declared(ATTACKS.make(own), "query_unit") == unit else ()
+
+
+def _averaged(estimates: Sequence[Estimate]) -> Estimate:
+    value, low, high = (
+        None if None in column else float(np.mean(column))
+        for column in zip(*((one.value, one.low, one.high) for one in estimates))
+    )
+    return Estimate(value, low, high, max(one.n for one in estimates))
+
+
+def _gains(target: TrainedTarget, spec: str) -> list[Finding]:
+    """By how much an attack that learns from batches is more accurate than the sample-wise one.
+
+    The two are compared record by record where both judge records, else as if independent.
+    """
+    wise, single = target.examine(spec), target.examine(SAMPLE)
+    if wise.reason is not None or single.reason is not None:
+        return []
+    (mine, member), (other, truth) = _right(wise), _right(single)
+    sides: list[Estimate] = []
+    for inside in (True, False):
+        a, b = mine[member == inside], other[truth == inside]
+        paired = len(mine) == len(other)
+        sides.append(share_difference(a, b) if paired else _difference(a, b))
+    data = target.case.subject.data or ""
+    share = majority_rate(mix(data))
+    weights = {own_metric(data): (share, 1 - share), BALANCED: (0.5, 0.5)}
+    return [
+        wise.finding(Score(gain_in(metric), combined(sides, weight), 0.0))
+        for metric, weight in weights.items()
+    ]
+
+
+def _difference(a: np.ndarray, b: np.ndarray) -> Estimate:
+    return combined([proportion(int(one.sum()), len(one)) for one in (a, b)], (1.0, -1.0))
+
+
+def _right(examination: Examination) -> tuple[np.ndarray, np.ndarray]:
+    """Which answers are right, and which are about members."""
+    evidence, member = _membership(examination)
+    return evidence.decisions == member, member
 
 
 def _attacked(target: TrainedTarget, column: str | None, specs: Iterable[str]) -> list[Finding]:
@@ -226,8 +213,7 @@ def _attacked(target: TrainedTarget, column: str | None, specs: Iterable[str]) -
 def raw_accuracy(examination: Examination, data: str) -> Score:
     """The share of right decisions where members are as frequent as in the paper; chance: always "member"."""
     (evidence, member), ratio = _membership(examination), mix(data)
-    estimate = accuracy_at_mix(evidence.decisions, member, ratio)
-    return Score(f"accuracy-at-{ratio}:1", estimate, majority_rate(ratio))
+    return Score(own_metric(data), accuracy_at_mix(evidence.decisions, member, ratio), majority_rate(ratio))
 
 
 def _fitting(target: TrainedTarget) -> list[Finding]:

@@ -3,14 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from glasshouse.exhibits import Chart, Series, StudyTable
-from glasshouse.measures.estimate import Estimate, mean
+from glasshouse.measures.estimate import Estimate
 from glasshouse.spelling import DASH
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.mia_bad import cells
 from glasshouse.studies.mia_bad.cells import MODES, SAMPLE, USUAL, TableCell, batch_batch, batch_sample
+from glasshouse.studies.mia_bad.pretrained import RANDOM
 from glasshouse.studies.mia_bad.printed import mix, printed
 from glasshouse.studies.showing import bracketed, chart, series_of, table
 from glasshouse.studies.study import Presentation
+from glasshouse.verdicts.seeds import across_seeds
 
 PROTOCOLS = {"batch-sample": batch_sample, "batch-batch": batch_batch}
 FITS = ("train-accuracy", "test-accuracy", "train-test-gap")
@@ -21,8 +23,9 @@ LEAKS = {
     "TPR at 1% FPR, lira": ("lira", "tpr-at-1%-fpr"),
     "TPR at 0.1% FPR, lira": ("lira", "tpr-at-0.1%-fpr"),
 }
-SIGNED = ("train-test-gap", "advantage", "auc-over-set-loss")
+SIGNED = ("train-test-gap", "advantage")
 """The metrics that lie between -1 and 1; all others lie between 0 and 1."""
+INTERVALS = "95% intervals are over records where the seeds agree, else over seeds and records."
 
 
 def present(measured: Measured) -> Presentation:
@@ -69,9 +72,9 @@ def _tables(measured: Measured, row: TableCell, columns: Sequence[str]) -> Itera
         f"{heading}: fitting and leaking",
         ("training", *FITS, *LEAKS),
         _fitting(measured, row),
-        "A central model is stopped after the round at which it fits its training data most like the "
-        "federated one. Its shadow models were trained to the end, so only the AUC of the loss is compared. "
-        f"{counts}",
+        "A central model is stopped after as many epochs as make up the round at which it fits its training "
+        "data most like the federated one. Its shadow models were trained to the end, so only the loss is "
+        f"compared. {counts}",
     )
 
 
@@ -84,7 +87,7 @@ def _accuracy(measured: Measured, row: TableCell, mode: str, column: str, protoc
 
 def _at_mix(measured: Measured, row: TableCell, mode: str, column: str, protocol: str) -> Estimate | None:
     spec = SAMPLE if column == "sample" else PROTOCOLS[protocol](column)
-    return _pooled(measured, row.at(mode, column), spec, f"accuracy-at-{mix(row.data)}:1")
+    return _pooled(measured, row.at(mode, column), spec, cells.own_metric(row.data))
 
 
 def _rivals(measured: Measured, row: TableCell) -> Iterator[tuple[str, ...]]:
@@ -99,16 +102,11 @@ def _rivals(measured: Measured, row: TableCell) -> Iterator[tuple[str, ...]]:
 
 def _fitting(measured: Measured, row: TableCell) -> Iterator[tuple[str, ...]]:
     """How well each target fits its data, and the sample-wise attack beside it, also at matched accuracy."""
-    targets: list[tuple[str, str, tuple[str, ...]]] = [(mode, row.at(mode), ()) for mode in MODES]
-    targets += [
-        (f"central, stopped like {mode}", row.matched(mode), (SAMPLE, "lira")) for mode in cells.FEDERATED
-    ]
-    for name, cell, hidden in targets:
+    targets = [(mode, row.at(mode)) for mode in MODES]
+    targets += [(f"central, stopped like {mode}", row.matched(mode)) for mode in cells.FEDERATED]
+    for name, cell in targets:
         fits = [_pooled(measured, cell, None, metric) for metric in FITS]
-        leaks = [
-            None if attack in hidden else _pooled(measured, cell, attack, metric)
-            for attack, metric in LEAKS.values()
-        ]
+        leaks = [_pooled(measured, cell, attack, metric) for attack, metric in LEAKS.values()]
         yield name, *map(bracketed, fits + leaks)
 
 
@@ -121,8 +119,8 @@ def _counts(measured: Measured, row: TableCell) -> str:
         return ""
     seeds = len(auc.values)
     members, everyone = tpr.n // seeds, auc.n // seeds
-    of_seeds = f"means over {seeds} seeds with their t interval" if seeds > 1 else "one seed"
-    return f"n = {members:,} members and {everyone - members:,} others; {of_seeds}."
+    of_seeds = f"means over {seeds} seeds" if seeds > 1 else "one seed"
+    return f"n = {members:,} members and {everyone - members:,} others; {of_seeds}. {INTERVALS}"
 
 
 def _figure_4(measured: Measured, row: TableCell) -> Chart:
@@ -162,8 +160,7 @@ def _figure_5(measured: Measured, rows: list[TableCell], protocol: str) -> Chart
         (line for line in series if _drawn(line) or not line.printed),
         kind="bars",
         chance=0.0,
-        note="Printed and measured: the mean over the batch sizes of the row's table. "
-        "Intervals are over the seeds.",
+        note=f"Printed and measured: the mean over the batch sizes of the row's table. {INTERVALS}",
     )
 
 
@@ -185,25 +182,16 @@ def _batches_chart(measured: Measured, row: TableCell) -> Chart:
 
 
 def _measured_gain(measured: Measured, row: TableCell, mode: str, protocol: str) -> Estimate | None:
-    """Batch-wise minus sample-wise accuracy, mean over the seeds with its t interval."""
-    metric = f"accuracy-at-{mix(row.data)}:1"
-    batch = [
-        measured.by_seed(row.at(mode, size), PROTOCOLS[protocol](size), metric)
-        for size in cells.batch_sizes(measured, row)
-    ]
-    single = measured.by_seed(row.at(mode), SAMPLE, metric)
-    by_seed = [_gain(base, [values.get(seed) for values in batch]) for seed, base in single.items()]
-    gains = [gain for gain in by_seed if gain is not None]
-    return mean(gains) if gains else None
+    """Batch-wise minus sample-wise accuracy."""
+    metric = cells.own_metric(row.data)
+    gains = cells.gains(measured, row, mode, PROTOCOLS[protocol], metric)
+    return across_seeds(list(gains.values()), bounds=(-1.0, 1.0)) if gains else None
 
 
 def _printed_gain(measured: Measured, row: TableCell, mode: str) -> float | None:
     """The paper's gain, over the batch sizes that were measured here."""
+    single = printed(row.data, mode, "sample")
     batch = [printed(row.data, mode, str(size)) for size in cells.batch_sizes(measured, row)]
-    return _gain(printed(row.data, mode, "sample"), batch)
-
-
-def _gain(single: float | None, batch: Sequence[float | None]) -> float | None:
     known = [accuracy for accuracy in batch if accuracy is not None]
     return None if single is None or not known else sum(known) / len(known) - single
 
@@ -213,7 +201,8 @@ def _stem(row: TableCell) -> str:
 
 
 def _heading(row: TableCell) -> str:
-    return f"{'Table I' if row.table == 'table-1' else 'Table II'}, {row.data}, {row.model}"
+    illustration = " (an illustration: from random weights)" if row.model == RANDOM else ""
+    return f"{'Table I' if row.table == 'table-1' else 'Table II'}, {row.data}, {row.model}{illustration}"
 
 
 def _drawn(series: Series) -> bool:

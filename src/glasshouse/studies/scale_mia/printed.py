@@ -36,7 +36,7 @@ TABLE_3 = _parsed("""
 """)
 """PSNR in dB, and the seconds of a batch, at each of `SMALL_BATCHES`; shorter where it was not run."""
 
-TABLE_3_NETWORKS = {"dlg": "cnn", "idlg": "cnn"}
+TABLE_3_NETWORKS = {"dlg": "cnn"}
 """The network that an attack of Table 3 meets, where it is not the ResNet."""
 
 TABLE_4 = _parsed("""
@@ -75,17 +75,15 @@ AMOUNTS = {table: [float(amount) for name, amount in TABLES_5_TO_8 if int(name) 
 
 
 def table_3(network: str, data: str, attack: str, batch: int) -> Printed:
-    """PSNR, under the metric that is its like here, and seconds.
+    """PSNR, under the metric that is its like here, and seconds; `attack` may have options.
 
-    iDLG shares DLG's row, and our head that of the published one.
-
-    The paper's mean is over what was recovered for closed forms: of the others it prints means below the
-    threshold of recovery.
+    iDLG shares DLG's row. The paper's mean is over what was recovered for closed forms: of the others it
+    prints means below the threshold of recovery.
     """
-    row = {"idlg": "dlg", "scale-mia-coded": "scale-mia"}.get(attack, attack)
+    row = "dlg" if attack == "idlg" else attack.partition("(")[0]
     metric = "psnr-of-recovered" if row in ("scale-mia", "robbing-the-fed") else "psnr-of-returned"
-    known = (network, data) == (TABLE_3_NETWORKS.get(attack, "resnet"), "cifar10")
-    rows = TABLE_3[row, "psnr"] + TABLE_3[row, "seconds"] if known and (row, "psnr") in TABLE_3 else ()
+    known = (network, data) == (TABLE_3_NETWORKS.get(row, "resnet"), "cifar10") and (row, "psnr") in TABLE_3
+    rows = TABLE_3[row, "psnr"] + TABLE_3[row, "seconds"] if known else ()
     return _at(SMALL_BATCHES, batch, rows, (metric, "online-seconds"))
 
 

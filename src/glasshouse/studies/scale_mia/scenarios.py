@@ -39,6 +39,12 @@ FIRST_CLASS = 5
 TEST_SHARE = 0.4
 """The share of the images that clients hold where a data set has no test images of its own."""
 
+GRANTED = 10_000
+"""As many auxiliary images are granted beside the autoencoder: no guess and no statistics take more."""
+
+HELD, HELD_SHARE = 500, 0.1
+"""So many of the attacker's images, or such a share where they are few, show what its autoencoder can do."""
+
 CLIENTS = 8
 """As many clients are in a sum as in the paper, if they can share the batch equally."""
 
@@ -51,7 +57,8 @@ class Scenario:
     """A network for some data, and the images that the attacker trains its autoencoder on.
 
     They are a `share` of the training images, of the first `classes` classes (null: all). Clients hold test
-    images, of these classes only.
+    images, of these classes only. Training images of these classes that are left out of training are held
+    to see how far it went.
     """
 
     network: str
@@ -61,22 +68,29 @@ class Scenario:
     classes: int | None = None
 
     @property
+    def granted(self) -> str:
+        """What the attacker has, in short: `all`, a share, or some classes."""
+        if self.classes:
+            return f"{self.classes}-classes"
+        return f"{self.share:g}" if self.share < 1 else "all"
+
+    @property
     def stem(self) -> str:
-        starved = f"-{self.share:g}" if self.share < 1 else ""
-        biased = f"-{self.classes}-classes" if self.classes else ""
-        return f"{self.network}-{self.data}{starved}{biased}-{self.schooling.steps}-steps"
+        """How the file of its autoencoder is named."""
+        return f"{self.network}-{self.data}-{self.granted}-{self.schooling.steps}-steps"
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """A scenario with its images: the attacker's, and the clients' in the order in which rounds use them.
 
-    The autoencoder is there where an attack needs it.
+    The autoencoder is there where an attack needs it; it was not trained on the images that are `held`.
     """
 
     scenario: Scenario
     network: nn.Module
     auxiliary: Images
+    held: Images
     victims: Images
     surrogate: Surrogate | None
 
@@ -160,7 +174,7 @@ def cases(prepared: Prepared, plan: RoundPlan, place: Workplace) -> list[Case]:
         channel=CHANNELS.make(plan.channel),
         seed=derive(place.seed, "stage"),
     )
-    start = read_vector(prepared.network)
+    start, auxiliary = read_vector(prepared.network), prepared.auxiliary[:GRANTED]
     subject = Subject(
         defence=plan.defence, strategy=plan.strategy, data=scenario.data, model=scenario.network
     )
@@ -174,7 +188,7 @@ def cases(prepared: Prepared, plan: RoundPlan, place: Workplace) -> list[Case]:
             if plan.passive
             else LiveClients(federation, start, range(first, first + present), first // present),
             truth=Truth(pool, held[first : first + present]),
-            auxiliary=prepared.auxiliary,
+            auxiliary=auxiliary,
             surrogate=prepared.surrogate,
         )
         for first in range(0, rounds * present, present)
@@ -202,15 +216,22 @@ class Scenarios:
 
     def _prepare(self, scenario: Scenario, place: Workplace, schooled: bool) -> Prepared:
         dataset = self._datasets.get(scenario.data, lambda: load(scenario.data))
-        auxiliary, victims = divided(dataset, scenario, place.seed)
+        auxiliary, held, victims = divided(dataset, scenario, place.seed)
         seed = derive(place.seed, "weights")
         network = seeded_model(scenario.network, auxiliary.shape, auxiliary.classes, seed)
         surrogate = _surrogate(scenario, network, auxiliary, place) if schooled else None
-        return Prepared(scenario, network, auxiliary, victims, surrogate)
+        return Prepared(scenario, network, auxiliary, held, victims, surrogate)
 
 
-def divided(dataset: Dataset, scenario: Scenario, seed: int) -> tuple[Images, Images]:
-    """The attacker's images and the clients', which no part of the attack has seen; both shuffled."""
+SCENARIOS = Scenarios()
+"""Those of this process: cells follow one another by scenario."""
+
+
+def divided(dataset: Dataset, scenario: Scenario, seed: int) -> tuple[Images, Images, Images]:
+    """The images that the attacker trains on, those that are held, and the clients'; all shuffled.
+
+    No part of the attack has seen the clients', and none chooses anything by those that are held.
+    """
     train, test = dataset.train, dataset.test
     rng = numpy_rng(seed, "images")
     known, unseen = np.arange(len(train)), np.arange(len(test or train))
@@ -222,9 +243,11 @@ def divided(dataset: Dataset, scenario: Scenario, seed: int) -> tuple[Images, Im
         positions[np.isin(images.y.numpy()[positions], classes)]
         for images, positions in ((train, known), (test, unseen))
     )
-    if scenario.share < 1:
-        known = known[stratified(train.y.numpy()[known], [round(scenario.share * len(known))], rng)[0]]
-    return train[known[rng.permutation(len(known))]], test[unseen[rng.permutation(len(unseen))]]
+    most = min(HELD, round(HELD_SHARE * len(known)))
+    trained = min(round(scenario.share * len(known)), len(known) - most)
+    parts = stratified(train.y.numpy()[known], [trained, most], rng)
+    seen, held = (known[part[rng.permutation(len(part))]] for part in parts)
+    return train[seen], train[held], test[unseen[rng.permutation(len(unseen))]]
 
 
 def _surrogate(scenario: Scenario, network: nn.Module, auxiliary: Images, place: Workplace) -> Surrogate:

@@ -1,0 +1,71 @@
+"""What a study would do: its cells, which of them the paper prints a number for, and how long they take."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from glasshouse.store import kept
+from glasshouse.studies.run import Plan, cell_file, chosen_cells, default_folder, read_plan
+from glasshouse.studies.study import Cell, CellResult, Study
+
+WHOLE = {"smoke": "under a minute in all", "laptop": "up to four hours in all on two cores"}
+"""How long all cells of a scale take together, as far as that was measured."""
+
+UNKNOWN = "unknown"
+
+
+def overview(
+    name: str,
+    *,
+    scale: str = "smoke",
+    cells: str = "*",
+    seeds: int | None = None,
+    seed: int = 0,
+    attack: str | None = None,
+    out: Path | str | None = None,
+) -> Iterator[str]:
+    """A line for each cell that matches: whether a number is printed, and its seconds where it ran.
+
+    What ran is read from the run's folder; nothing is run and nothing is written.
+    """
+    plan = read_plan(name, scale=scale, cells=cells, seeds=seeds, seed=seed, attack=attack)
+    folder = Path(out) if out is not None else default_folder(plan)
+    listed = chosen_cells(plan)
+    width = max(len(cell.name) for cell in listed)
+    counts = sorted({len(plan.seeds_of(cell)) for cell in listed})
+    whole = WHOLE.get(scale, "how long it takes is unknown")
+    grid = len(plan.study.cells(scale))
+    shown = f"{grid} cells" if len(listed) == grid else f"{len(listed)} of {grid} cells"
+    several = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+    each = f"{several} {'seed' if counts == [1] else 'seeds'} each"
+    yield f"{name} at scale {scale}: {shown}, {each}; {whole}"
+    yield f"{'cell':{width}}  {'printed':8}  seconds"
+    for cell in listed:
+        done = _done(folder, plan, cell)
+        seconds = _seconds(done, len(plan.seeds_of(cell)))
+        yield f"{cell.name:{width}}  {_printed(plan.study, cell, done):8}  {seconds}"
+
+
+def _done(folder: Path, plan: Plan, cell: Cell) -> list[CellResult]:
+    """What the cell's finished seeds left."""
+    files = (folder / "work" / f"{cell_file(cell, seed)}.json" for seed in plan.seeds_of(cell))
+    found = (kept(file, CellResult) for file in files if file.exists())
+    return [result for result in found if result is not None]
+
+
+def _printed(study: Study, cell: Cell, done: list[CellResult]) -> str:
+    """Whether the paper prints a number for this cell, as the study knows or its findings say."""
+    known = study.printed(cell.name)
+    if done:
+        known = any(finding.printed is not None for result in done for finding in result.findings)
+    return UNKNOWN if known is None else "yes" if known else "no"
+
+
+def _seconds(done: list[CellResult], count: int) -> str:
+    """How long the finished seeds took, and so about how long the others will."""
+    took = [result.seconds for result in done if result.seconds is not None]
+    if not took:
+        return "done, time not recorded" if done else UNKNOWN
+    mean = sum(took) / len(took)
+    if len(done) == count:
+        return f"{sum(took):,.1f}, done"
+    return f"about {mean * count:,.1f}, by {len(done)} of {count} seeds done"

@@ -51,7 +51,7 @@ def archive(path, **members: bytes):
             "promises 150 bytes for shape (6, 5, 5), and 149 follow",
         ),
         (npy((6, 5, 5), body=bytes(151)), "and 151 follow"),
-        (npy((6,), "|O", b"\x80\x04cos\nsystem\n."), "it holds objects, and loading them could run code"),
+        (npy((6,), "|O", b"\x80\x04cos\nsystem\n."), "x holds objects, and loading them could run code"),
         (b"\x93NUMPY\x01\x00\x10\x00" + b"(" * 200, "cannot be read"),
         (b"\x93NUMPY\x02\x00\xff\xff\xff\x7f" + b"-" * 9999, "cannot be read"),
         (b"\x93NUMPY\x03\x00\x10\x00" + b"-" * 9999, "for tables, not for arrays"),

@@ -82,7 +82,7 @@ GOOD = {"x": pixels(6, 5, 5), "y": np.arange(6) % 2}
         ({"x": pixels(0, 5, 5), "y": np.zeros(0, int)}, "images of shape (0, 5, 5)"),
         (GOOD | {"x_test": pixels(2, 4, 4), "y_test": [0, 1]}, "differ in shape"),
         (GOOD | {"x_test": pixels(2, 5, 5), "y_test": [0, 2]}, "label 2 of image 1 is out of range"),
-        (GOOD | {"user": np.arange(5)}, "one user id for each"),
+        (GOOD | {"user": np.arange(5)}, "user of shape (5,) for 6 training images"),
         (GOOD | {"y": np.array([None] * 6)}, "no objects"),
     ],
 )

@@ -1,6 +1,7 @@
 """Turn a user's arrays, or an .npz file of them, into a data set."""
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,25 @@ from torch import Tensor
 
 from glasshouse.data.dataset import Dataset, from_pool, unit_pixels
 from glasshouse.data.formats import check_npy, check_room, first_line
-from glasshouse.errors import BadInput
+from glasshouse.data.ids import check_ids_like
+from glasshouse.errors import BadInput, quoted
 
 CHANNELS = (1, 3)
-KEYS = ("x", "y", "x_test", "y_test", "user")
+IDS = ("client", "user", "part")
+KEYS = ("x", "y", "x_test", "y_test", *IDS)
 
 
 def from_arrays(
-    name: str, train: tuple[Any, Any], test: tuple[Any, Any] | None = None, users: Any = None, *, source: str
+    name: str,
+    train: tuple[Any, Any],
+    test: tuple[Any, Any] | None = None,
+    *,
+    source: str,
+    users: Any = None,
+    clients: Any = None,
+    parts: Any = None,
 ) -> Dataset:
-    """A data set from pairs (images, labels) of arrays or tensors.
+    """A data set from pairs (images, labels) of arrays or tensors, and ids of the training images.
 
     Images are (N, H, W, C), (N, C, H, W) or (N, H, W) with one or three channels, uint8 or float in [0, 1].
     """
@@ -34,15 +44,26 @@ def from_arrays(
         np.concatenate([y for _, y in pairs]),
         source=source,
         tests=len(pairs[1][1]) if test is not None else 0,
-        users=None if users is None else np.asarray(users),
+        users=users,
+        clients=clients,
+        parts=parts,
     )
 
 
-def read_npz(path: Path) -> Dataset:
-    """A data set from `x`, `y` and, if there, `x_test`, `y_test` and `user` of an .npz file."""
-    arrays = read_arrays(path)
+def from_mapping(name: str, arrays: Mapping[str, Any], source: str) -> Dataset:
+    """A data set from arrays by the names that they have in an .npz file."""
+    if unknown := [key for key in arrays if key not in KEYS]:
+        raise BadInput(f"{source}: unknown array {quoted(unknown[0])}; there may be {', '.join(KEYS)}")
+    _check_keys(source, set(arrays))
     test = (arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
-    return from_arrays(path.stem, (arrays["x"], arrays["y"]), test, arrays.get("user"), source=str(path))
+    user, client, part = (arrays.get(key) for key in ("user", "client", "part"))
+    train = (arrays["x"], arrays["y"])
+    return from_arrays(name, train, test, source=source, users=user, clients=client, parts=part)
+
+
+def read_npz(path: Path) -> Dataset:
+    """A data set from the arrays of an .npz file: `x`, `y` and, if there, the others of `KEYS`."""
+    return from_mapping(path.stem, read_arrays(path), str(path))
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -57,7 +78,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(path) as archive:
             held = {name.removesuffix(".npy") for name in archive.namelist()}
-            _check_keys(path, held)
+            _check_keys(str(path), held)
             return _unpacked(archive, path)
     except (BadInput, MemoryError):
         raise
@@ -67,13 +88,13 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _check_keys(path: Path, held: set[str]) -> None:
+def _check_keys(source: str, held: set[str]) -> None:
     missing = [key for key in ("x", "y") if key not in held]
     if ("x_test" in held) != ("y_test" in held):
         missing += [key for key in ("x_test", "y_test") if key not in held]
     if missing:
         raise BadInput(
-            f"{path}: no array {missing[0]!r} beside {', '.join(sorted(held)) or 'none'}; save it with "
+            f"{source}: no array {missing[0]!r} beside {', '.join(sorted(held)) or 'none'}; save it with "
             "numpy.savez(path, x=images, y=labels), and x_test with y_test if there are test images"
         )
 
@@ -84,10 +105,15 @@ def _unpacked(archive: zipfile.ZipFile, path: Path) -> dict[str, np.ndarray]:
         key: info for info in archive.infolist() if (key := info.filename.removesuffix(".npy")) in KEYS
     }
     check_room(sum(info.file_size for info in present.values()), str(path))
-    arrays = {}
+    heads = {}
     for key, info in present.items():
         with archive.open(info) as file:
-            check_npy(file, info.file_size)
+            heads[key] = check_npy(file, info.file_size, key)
+    count = (heads["y"][0] or (0,))[0]
+    for key in set(IDS) & set(heads):
+        check_ids_like(*heads[key], count, key, str(path))
+    arrays = {}
+    for key, info in present.items():
         with archive.open(info) as file:
             arrays[key] = np.lib.format.read_array(file, allow_pickle=False)
     return arrays

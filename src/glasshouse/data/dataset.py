@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from glasshouse.data.formats import check_room
+from glasshouse.data.ids import checked_ids, checked_parts
 from glasshouse.data.images import Images, checked
 from glasshouse.data.stratify import stratified
 from glasshouse.errors import BadInput
@@ -15,28 +17,31 @@ from glasshouse.errors import BadInput
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images to train on, the official test images if any, and who each training image belongs to.
+    """Images to train on, the official test images if any, and what is known of each training image.
 
-    `users` holds one id for each training image, shape (len(train),), or is None.
+    `clients` says who holds it, `users` whose it is (all images of a user stay in one part) and `parts`
+    which part it is of, by the names in `data.ids`; each of shape (len(train),), or None.
     """
 
     name: str
     train: Images
     test: Images | None = None
     users: np.ndarray | None = None
+    clients: np.ndarray | None = None
+    parts: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        train, test, users = self.train, self.test, self.users
+        train, test = self.train, self.test
         if test is not None and (train.x.shape[1:] != test.x.shape[1:] or train.classes != test.classes):
             raise BadInput(
                 f"{self.name}: training images {tuple(train.x.shape[1:])} of {train.classes} classes, "
                 f"test images {tuple(test.x.shape[1:])} of {test.classes}; give both the same"
             )
-        if users is not None and users.shape != (len(train),):
-            raise BadInput(
-                f"{self.name}: users of shape {users.shape} for {len(train)} training images; "
-                "give one user id for each"
-            )
+        for field, key in (("users", "user"), ("clients", "client")):
+            if (ids := getattr(self, field)) is not None:
+                object.__setattr__(self, field, checked_ids(ids, len(train), key, self.name))
+        if self.parts is not None:
+            object.__setattr__(self, "parts", checked_parts(self.parts, len(train), self.name))
 
     @property
     def pool(self) -> Images:
@@ -66,7 +71,9 @@ def from_pool(
     tests: int = 0,
     classes: int | None = None,
     names: tuple[str, ...] = (),
-    users: np.ndarray | None = None,
+    users: Any = None,
+    clients: Any = None,
+    parts: Any = None,
 ) -> Dataset:
     """Check images `x` with labels `y` and make a data set of them; the last `tests` are the test images.
 
@@ -78,10 +85,12 @@ def from_pool(
     if classes is None:
         classes = len(names) or (int(labels[:cut].max()) + 1 if cut else 0)
     train = checked(Images(x[:cut], labels[:cut], classes, names), source)
-    if not tests:
-        return Dataset(name, train, users=users)
-    test = Images(x[cut:], labels[cut:], classes, names)
-    return Dataset(name, train, checked(test, f"{source} (test images)", every_class=False), users)
+    test = None
+    if tests:
+        test = checked(
+            Images(x[cut:], labels[cut:], classes, names), f"{source} (test images)", every_class=False
+        )
+    return Dataset(name, train, test, users, clients, parts)
 
 
 def unit_pixels(parts: Sequence[np.ndarray], source: str = "the images") -> Tensor:

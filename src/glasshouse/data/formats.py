@@ -92,8 +92,8 @@ def read_hmnist(images: Path, table: Path) -> tuple[np.ndarray, np.ndarray, np.n
     return x.transpose(0, 3, 1, 2), y, lesions, tuple(name_of[label] for label in sorted(name_of))
 
 
-def check_npy(file: IO[bytes], size: int) -> None:
-    """Refuse, with a ValueError, .npy data of `size` bytes in all whose header promises other than follows.
+def check_npy(file: IO[bytes], size: int, name: str = "it") -> tuple[tuple[int, ...], np.dtype]:
+    """The shape and type of .npy data of `size` bytes in all; a ValueError where other than those follow.
 
     NumPy makes room for what a header promises before it looks how much there is.
     """
@@ -103,10 +103,11 @@ def check_npy(file: IO[bytes], size: int) -> None:
         raise ValueError(f"version {version} of the format is for tables, not for arrays")
     shape, _, dtype = headers[version](file)
     if dtype.hasobject:
-        raise ValueError("it holds objects, and loading them could run code")
+        raise ValueError(f"{name} holds objects, and loading them could run code")
     promised, there = math.prod(shape) * dtype.itemsize, size - file.tell()
     if promised != there:
         raise ValueError(f"its header promises {promised:,} bytes for shape {shape}, and {there:,} follow")
+    return shape, dtype
 
 
 def check_room(needed: int, source: str) -> None:

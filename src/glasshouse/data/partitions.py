@@ -22,7 +22,7 @@ def partition(
     """
     name, options = parse_spec(spec, PARTITIONS.kind)
     function = PARTITIONS.load(name)
-    if function is by_user:
+    if function in (by_user, by_client):
         if users is None:
             raise BadInput(
                 f"partition {spec!r}: the data name no users; give user ids or choose iid or dirichlet"
@@ -39,6 +39,11 @@ def partition(
         raise BadInput(f"partition {spec!r}: {error}; its options: {', '.join(known) or 'none'}") from error
     positions: list[np.ndarray] = function(*arguments, **options)
     return positions
+
+
+def drawn_by_labels(spec: str) -> bool:
+    """Whether a partition needs labels alone, so that it divides whatever images an adversary has."""
+    return parse_spec(spec, PARTITIONS.kind)[0] in ("iid", "shards", "dirichlet")
 
 
 def iid(y: np.ndarray, clients: int, seed: int) -> list[np.ndarray]:
@@ -96,6 +101,11 @@ def by_user(users: np.ndarray, clients: int | None, seed: int) -> list[np.ndarra
         for client, group in enumerate(groups):
             client_of_user[group] = client
     return [np.flatnonzero(client_of_user[user_of] == client) for client in range(clients)]
+
+
+def by_client(ids: np.ndarray, clients: int | None, seed: int) -> list[np.ndarray]:
+    """By the client ids that come with the data; those that have such ids are divided in no other way."""
+    return by_user(ids, clients, seed)
 
 
 def _dirichlet_draw(y: np.ndarray, clients: int, rng: np.random.Generator, alpha: float) -> np.ndarray:

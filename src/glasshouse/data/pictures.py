@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from glasshouse.data.clients_table import read_clients
 from glasshouse.data.dataset import Dataset, from_pool, unit_pixels
 from glasshouse.data.formats import first_line
 from glasshouse.errors import BadInput
@@ -24,7 +25,8 @@ DEEP_MODES = frozenset({"I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 def read_folder(folder: Path) -> Dataset:
     """A data set from `folder/CLASS/picture`, or from the same under `train/` and `test/` or `val/`.
 
-    Classes are numbered in the order of their names. Grey pictures become RGB if any picture is RGB.
+    Classes are numbered in the order of their names. Grey pictures become RGB if any picture is RGB. Who
+    holds them may stand in a `clients.csv`.
     """
     train, test = folder, None
     if subfolders(folder / "train"):
@@ -34,18 +36,20 @@ def read_folder(folder: Path) -> Dataset:
     if not names:
         raise BadInput(f"{folder}: no folders of images; put the images of each class in {folder}/CLASS/")
     files, labels = pictures_by_class(train, names)
-    tests = 0
+    test_files: list[Path] = []
+    test_labels: list[int] = []
     if test is not None:
         test_files, test_labels = pictures_by_class(test, names, every_class=False)
-        tests = len(test_files)
-        files, labels = files + test_files, labels + test_labels
+    clients, parts = read_clients(folder, files, test_files)
     return from_pool(
         folder.resolve().name,
-        stack(opened(files)),
-        np.array(labels),
+        stack(opened(files + test_files)),
+        np.array(labels + test_labels),
         source=str(folder),
-        tests=tests,
+        tests=len(test_files),
         names=names,
+        clients=clients,
+        parts=parts,
     )
 
 

@@ -22,5 +22,6 @@ PARTITIONS = Registry(
         "shards": "glasshouse.data.partitions:shards",
         "dirichlet": "glasshouse.data.partitions:dirichlet",
         "by-user": "glasshouse.data.partitions:by_user",
+        "by-client": "glasshouse.data.partitions:by_client",
     },
 )

@@ -1,10 +1,11 @@
 """Load the data that a user names: a known set, a folder, an .npz file, a function or a set of the hub."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glasshouse.data.arrays import from_arrays, read_npz
+from glasshouse.data.arrays import from_arrays, from_mapping, read_npz
 from glasshouse.data.dataset import Dataset
 from glasshouse.data.fetching import fetch
 from glasshouse.data.formats import first_line
@@ -67,7 +68,12 @@ def _from_function(spec: str) -> Dataset:
 
 
 def as_dataset(name: str, data: Any, source: str) -> Dataset:
-    """A checked data set from what a user hands over: a Dataset, Images, arrays (x, y), or two of those."""
+    """A checked data set from what a user hands over: a Dataset, Images, arrays (x, y), or two of those.
+
+    Or arrays by the names that they have in an .npz file.
+    """
+    if isinstance(data, Mapping):
+        return from_mapping(name, data, source)
     if isinstance(data, Images):
         data = Dataset(name, data)
     elif _is_pair(data) and all(isinstance(part, Images) for part in data):
@@ -83,7 +89,7 @@ def as_dataset(name: str, data: Any, source: str) -> Dataset:
         return from_arrays(name, data, source=source)
     raise BadInput(
         f"{source} returned a {type(data).__name__}; "
-        "it must return (x, y), ((x, y), (x_test, y_test)), Images or a Dataset"
+        "it must return (x, y), ((x, y), (x_test, y_test)), a dictionary of arrays, Images or a Dataset"
     )
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +17,7 @@ from glasshouse.federation.strategies.fedavg import FedAvg, FedSGD
 from glasshouse.federation.updates import Update, blocks
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.engine import Engine
-from glasshouse.learning.evaluate import accuracy
+from glasshouse.learning.evaluate import accuracy, hits
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
@@ -59,14 +61,22 @@ def test_a_federation_learns(engine):
     assert history.rounds[-1].acc_local > 0.5
 
 
-@pytest.mark.parametrize("defence", ["none", "clipping(norm=0.5)+gaussian-noise(std=0.01)"])
-def test_the_numbers_do_not_depend_on_workers_or_on_being_watched(defence):
+LIVELY = Recipe(
+    epochs=2, batch_size=4, optimiser="adamw", lr=0.01, schedule="cosine", warmup=1, rounds=4,
+    clip_grad_norm=0.5, augment="crop(pad=1)+flip", label_smoothing=0.1, mix_up=0.2,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("defence", "recipe"), [
+    ("none", RECIPE), ("clipping(norm=0.5)+gaussian-noise(std=0.01)", LIVELY),
+])  # fmt: skip
+def test_the_numbers_do_not_depend_on_workers_or_on_being_watched(defence, recipe):
     split = make_split((30, 20, 10, 7, 5, 4, 3, 9, 8, 6))
     runs = []
     for workers, observe in ((1, ()), (2, ()), (1, (0, 1)), (4, (0, 1))):
         with Engine(workers) as running:
             federation = Federation(
-                make_model(), split, RECIPE, engine=running, defences=make_defences(defence), local_test=10
+                make_model(), split, recipe, engine=running, defences=make_defences(defence), local_test=10
             )
             runs.append(
                 federation.run(read_vector(make_model()), Plan(rounds=2, fraction=0.7, observe=observe))
@@ -137,6 +147,22 @@ def test_accuracies_are_those_of_the_global_and_the_local_models(engine):
         )
         local.append(accuracy(model, split.images("test")))
     assert row.acc_local == pytest.approx(np.mean(local))
+
+
+def test_own_accuracies_weigh_the_classes_as_each_participant_holds_them(engine):
+    mixed = make_split((40, 40, 40))
+    by_class = mixed.members[np.argsort(mixed.pool.y.numpy()[mixed.members], stable=True)]
+    split = replace(mixed, clients=tuple(np.array_split(by_class, 3)))
+    federation = Federation(make_model(), split, RECIPE, engine=engine, local_test=40)
+    history = federation.run(read_vector(make_model()), Plan(rounds=1))
+    row, test, model = history.rounds[0], split.images("test"), laid_out(make_model())
+    write_vector(model, history.vector)
+    right, expected = hits(model, test), []
+    for client in row.clients:
+        y = split.client(client).y
+        expected.append(np.mean([right[test.y == label].double().mean().item() for label in y.tolist()]))
+    assert row.acc_global_own == pytest.approx(np.mean(expected))
+    assert row.acc_local_own > row.acc_local
 
 
 @pytest.mark.parametrize(

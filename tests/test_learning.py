@@ -127,7 +127,6 @@ def test_the_cosine_schedule_falls_from_the_learning_rate_to_nearly_nothing():
         {"lr": float("nan")},
         {"momentum": 1.0},
         {"batch_size": -1},
-        {"momentum": 0.5, "optimiser": "adam"},
     ],
 )
 def test_impossible_recipes_are_refused_with_the_value_and_the_rule(wrong):

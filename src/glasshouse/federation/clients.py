@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from glasshouse.federation.canaries import CanaryClients
 from glasshouse.federation.rows import RowWriter
 from glasshouse.federation.strategies.strategy import LocalTask, Strategy, Tensors, byte_count
 from glasshouse.federation.updates import Delivery, Row, StoredUpdate, Update, weighted_sum
-from glasshouse.learning.evaluate import accuracy
+from glasshouse.learning.evaluate import hits, own_accuracy
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
@@ -63,7 +64,8 @@ class Block:
     """A few clients of one round, for one worker; their single updates are sent, or the sum of them.
 
     In the sum they weigh by their samples, or all the `equal`. With `shares`, each adds its part of the noise
-    that so many of them make.
+    that so many of them make. The learning rate may follow from the number of the `round`; it is null where
+    no plan has the round.
     """
 
     population: Shared
@@ -74,6 +76,7 @@ class Block:
     keep_updates: bool
     equal: bool = False
     shares: int | None = None
+    round: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +84,15 @@ class BlockResult:
     """What the clients of a block send, or the weighted sum of it, and what they report.
 
     A row of `deltas` is the change of the model, shape (P,), followed by what else the strategy sums. Clients
-    that refused the model are not among `clients`, but in `refused`, with their reason. `seconds` are those
-    of a core that it took.
+    that refused the model are not among `clients`, but in `refused`, with their reason. Of each trained model
+    there is the accuracy on all test images, and on those of the classes that the client holds. `seconds` are
+    those of a core that it took.
     """
 
     deltas: np.ndarray
     clients: tuple[int, ...]
     refused: dict[int, str]
-    accuracies: tuple[float, ...]
+    accuracies: tuple[tuple[float, float | None], ...]
     reports: dict[int, Tensors]
     kept: dict[int, Tensors]
     seconds: float
@@ -96,13 +100,15 @@ class BlockResult:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A round's delivery, the mean accuracy of the participants' models, and what the participants keep.
+    """A round's delivery, the mean accuracies of the participants' models, and what the participants keep.
 
-    `bytes` is what one client sends, on average; `seconds` are those of a core that clients and channel took.
+    `own_accuracy` is on the classes that each of them holds. `bytes` is what one client sends, on average;
+    `seconds` are those of a core that clients and channel took.
     """
 
     delivery: Delivery
     accuracy: float | None
+    own_accuracy: float | None
     kept: dict[int, Tensors]
     bytes: int
     seconds: float
@@ -117,7 +123,7 @@ class Replies:
         self.refused: dict[int, str] = {}
         self.seconds = 0.0
         self._kept: dict[int, Tensors] = {}
-        self._accuracies: list[float] = []
+        self._accuracies: list[tuple[float, float | None]] = []
 
     def collect(self, results: Iterable[BlockResult]) -> Iterator[Tensor]:
         """The deltas of each block in which a client trained, as it arrives."""
@@ -159,13 +165,21 @@ class Replies:
 
     def outcome(self, delivery: Delivery) -> Outcome:
         """The outcome of the round; clients whose update is not in `delivery` keep what they had before."""
-        accuracy = sum(self._accuracies) / len(self._accuracies) if self._accuracies else None
+        everywhere = [share for share, _ in self._accuracies]
+        own = [share for _, share in self._accuracies if share is not None]
         kept = {k: self._kept[k] for k in delivery.clients if self._kept[k]}
         plain = {"model": delivery.mean} | ({} if delivery.summed is None else {"summed": delivery.summed})
         sent = byte_count(plain) if delivery.protocol_up is None else delivery.protocol_up
         reported = [byte_count(report) for report in delivery.reports.values()]
         mean_report = sum(reported) // max(1, len(reported))
-        return Outcome(delivery, accuracy, kept, sent + mean_report, self.seconds)
+        return Outcome(
+            delivery,
+            fmean(everywhere) if everywhere else None,
+            fmean(own) if own else None,
+            kept,
+            sent + mean_report,
+            self.seconds,
+        )
 
 
 def check_clients(clients: Sequence[int], apart: Mapping[int, Tensor], count: int) -> None:
@@ -195,7 +209,7 @@ def train_block(block: Block) -> BlockResult:
     received = {k: torch.from_numpy(inputs.apart.get(k, inputs.model)) for k in block.clients}
     refused = {k: reason for k in block.clients if (reason := _refusal(population, received[k]))}
     willing = tuple(client for client in block.clients if client not in refused)
-    accuracies: list[float] = []
+    accuracies: list[tuple[float, float | None]] = []
     reports: dict[int, Tensors] = {}
     kept: dict[int, Tensors] = {}
 
@@ -253,10 +267,10 @@ def _local_task(
     sent: Tensor,
     client: int,
     block: Block,
-    accuracies: list[float],
+    accuracies: list[tuple[float, float | None]],
 ) -> LocalTask:
-    """The client's part of the round; its `fit` adds the accuracy of the trained model to `accuracies`."""
-    recipe = population.strategy.local(population.recipe)
+    """The client's part of the round; its `fit` adds the accuracies of the trained model to `accuracies`."""
+    recipe = population.strategy.local(population.recipe).in_round(block.round)
     pool: Images = population.pool.get()
     images = pool[population.clients[client]]
     seed, defences = block.seed, population.defences
@@ -268,7 +282,10 @@ def _local_task(
         defended = compose(step, defences.training())
         trained = fit(population.model, sent, images, recipe, client_seed, defended)
         if len(population.local_test):
-            accuracies.append(accuracy(population.model, pool[population.local_test]))
+            tested = pool[population.local_test]
+            right = hits(population.model, tested)
+            own = own_accuracy(right, tested.y, images.label_counts())
+            accuracies.append((right.double().mean().item(), own))
         return trained - sent
 
     def fitted(step: Step) -> Tensor:

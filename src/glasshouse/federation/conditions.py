@@ -15,6 +15,12 @@ from glasshouse.federation.strategies.strategy import Strategy
 from glasshouse.learning.recipe import Recipe
 from glasshouse.registry import parse_spec, write_spec
 
+PROBE_ROUNDS = 1_000_000
+"""Rounds that a crafting server runs are numbered from here, apart from those of the training.
+
+Such a server says which round it is: its clients train at the largest learning rate of a schedule.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:

@@ -25,6 +25,7 @@ from glasshouse.federation.clients import (
     train_block,
 )
 from glasshouse.federation.conditions import (
+    PROBE_ROUNDS,
     Plan,
     check_compatible,
     check_uncut,
@@ -170,8 +171,9 @@ class Federation:
         size = self.layout.size * sent.element_size()
         groups = pieces(clients, max(1, IN_TRANSIT // size)) if whole else blocks(clients)
         seed = derive(self._seed, "round", number)
+        planned = number if number < PROBE_ROUNDS else None
         jobs = [
-            Block(self._population, inputs, group, samples, seed, whole, divisor is not None, shares)
+            Block(self._population, inputs, group, samples, seed, whole, divisor is not None, shares, planned)
             for group in groups
         ]
         replies = Replies()
@@ -262,14 +264,17 @@ class Federation:
         seconds = outcome.seconds + time.process_time() - began
         if not torch.isfinite(vector).all():
             raise Diverged(f"{label}: round {number + 1} made the weights NaN or infinite; lower lr")
+        acc_global, acc_global_own = self.evaluator.accuracies(vector, (self._labels(k) for k in chosen))
         row = Round(
             number,
             tuple(chosen),
-            self.evaluator.accuracy(vector),
+            acc_global,
             outcome.accuracy,
             down=byte_count({"model": history.vector}) + byte_count(payload) + outcome.delivery.protocol_down,
             up=outcome.bytes,
             acc_held_out=None if self._held_out is None else self._held_out.accuracy(vector),
+            acc_global_own=acc_global_own,
+            acc_local_own=outcome.own_accuracy,
             seconds=round(seconds, 4),
         )
         return History(vector, (*history.rounds, row), memory, {**history.kept, **outcome.kept})
@@ -284,7 +289,12 @@ class Federation:
     def _without_clients(self, number: int) -> Outcome:
         """A round in which nobody was drawn, or nobody was left: what the defences add to nothing."""
         nothing = Delivery(torch.zeros(self.layout.size), 0, ())
-        return Outcome(self._defended(nothing, number), None, {}, 0, 0.0)
+        return Outcome(self._defended(nothing, number), None, None, {}, 0, 0.0)
+
+    def _labels(self, client: int) -> Tensor:
+        """How many images of each class a client holds, shape (classes,)."""
+        labels = self._split.pool.y[torch.from_numpy(self._split.clients[client])]
+        return torch.bincount(labels, minlength=self.classes)
 
     def _defended(self, delivery: Delivery, number: int) -> Delivery:
         """The delivery as the server may use it."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from glasshouse.errors import BadInput, Fault
 from glasshouse.federation.rows import Rows, RowWriter, begin_anew, damaged
 from glasshouse.federation.updates import Delivery, Row, StoredUpdate, Update
-from glasshouse.store import read_tensors, write_tensors
+from glasshouse.store import read_notes, read_tensors, write_tensors
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Round:
     """The numbers of one round; an accuracy is null where no model of its kind was scored.
 
     `down` and `up` are the bytes that travel to and from one client on average: plain numbers without
-    headers, or, through the channel "secure", its masked numbers, keys and shares. `seconds` are those of a
+    headers, or, through the channel "secure", its masked numbers, keys and shares. Those called `own` are on
+    the classes that each participant holds, the mean over the participants. `seconds` are those of a
     core that clients, channel and server took for it, without the tests.
     """
 
@@ -31,6 +32,8 @@ class Round:
     down: int = 0
     up: int = 0
     acc_held_out: float | None = None
+    acc_global_own: float | None = None
+    acc_local_own: float | None = None
     seconds: float = dataclasses.field(default=0.0, compare=False)
 
 
@@ -88,6 +91,12 @@ class Record:
         for client, (written, _) in before.items():
             if self._kept[client][0] != written:
                 self._kept_file(client, written).unlink(missing_ok=True)
+
+    def rounds(self) -> int:
+        """How many rounds the last checkpoint has, in whichever process they are run."""
+        if self._folder is None:
+            return 0
+        return len(json.loads(read_notes(self._folder / "latest.safetensors").get("rounds", "[]")))
 
     def load(self) -> History | None:
         """The history at the last checkpoint, if there is one."""

@@ -9,12 +9,10 @@ from torch import Tensor, nn
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.channels.channel import Channel, RoundFailed
+from glasshouse.federation.conditions import PROBE_ROUNDS
 from glasshouse.federation.federation import Federation
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import Layout, read_vector
-
-PROBE_ROUNDS = 1_000_000
-"""Rounds that a crafting server runs are numbered from here, apart from those of the training."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,23 +1,132 @@
-"""Random crops and flips of training batches."""
+"""What a training batch goes through at random, so that no image is seen twice alike.
+
+An augmentation is named, like a defence, with its options, and several are joined: `crop(pad=4)+flip`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-MARGIN = 4
-"""Black pixels added on every side before cropping, as is usual for 32x32 images."""
+from glasshouse.errors import BadInput, quoted
+from glasshouse.options import check_number, check_whole
+from glasshouse.registry import parse_spec, unknown
+
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+"""From images of shape (B, C, H, W) in [0, 1] to those in their place; each image has a draw of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crop:
+    """Shifts an image by up to `pad` pixels, with black ones in the place of those that are missing."""
+
+    pad: int = 4
+
+    def __post_init__(self) -> None:
+        check_whole("crop", "pad", self.pad, 1, 1000)
+
+    def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        count, _, height, width = x.shape
+        wide = F.pad(x, (self.pad,) * 4)
+        top, left = torch.randint(0, 2 * self.pad + 1, (2, count, 1), generator=rng)
+        rows, columns = top + torch.arange(height), left + torch.arange(width)
+        # Indexed as (B, H, W, C): a view that leaves the result in the order convolutions like.
+        cropped = wide.permute(0, 2, 3, 1)[
+            torch.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]
+        ]
+        return cropped.permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flip:
+    """Mirrors half of the images, left to right."""
+
+    def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        mirrored = torch.rand(len(x), 1, generator=rng) < 0.5
+        return torch.where(mirrored[:, :, None, None], x.flip(3), x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotation:
+    """Turns an image about its middle by up to `degrees` either way, with black corners."""
+
+    degrees: float = 15.0
+
+    def __post_init__(self) -> None:
+        check_number("rotation", "degrees", self.degrees, 0, 180, open_low=True)
+
+    def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        count, _, height, width = x.shape
+        angles = torch.deg2rad(self.degrees * (2 * torch.rand(count, generator=rng) - 1))
+        cosine, sine, none = angles.cos(), angles.sin(), torch.zeros(count)
+        turns = torch.stack(
+            [cosine, -sine * height / width, none, sine * width / height, cosine, none], 1
+        ).view(count, 2, 3)
+        places = F.affine_grid(turns, list(x.shape), align_corners=False)
+        return F.grid_sample(x, places, align_corners=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jitter:
+    """Changes an image's brightness and contrast by a factor of up to 1 +- `brightness`, 1 +- `contrast`."""
+
+    brightness: float = 0.2
+    contrast: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_number("jitter", "brightness", self.brightness, 0, 1)
+        check_number("jitter", "contrast", self.contrast, 0, 1)
+
+    def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        drawn = 2 * torch.rand(2, len(x), 1, 1, 1, generator=rng) - 1
+        brighter = x * (1 + self.brightness * drawn[0])
+        mean = brighter.mean((1, 2, 3), keepdim=True)
+        return (mean + (brighter - mean) * (1 + self.contrast * drawn[1])).clamp(0, 1)
+
+
+AUGMENTATIONS: dict[str, type[Crop | Flip | Rotation | Jitter]] = {
+    "crop": Crop,
+    "flip": Flip,
+    "rotation": Rotation,
+    "jitter": Jitter,
+}
+
+
+@cache
+def augmentations(spec: str) -> tuple[Augmentation, ...]:
+    """Those that `spec` names, in their order; none where it is empty.
+
+    >>> augmentations("crop(pad=2)+flip")
+    (Crop(pad=2), Flip())
+    """
+    return tuple(_augmentation(part) for part in spec.split("+")) if spec else ()
+
+
+def augmented(x: Tensor, spec: str, rng: torch.Generator) -> Tensor:
+    """The images `x`, shape (B, C, H, W), changed as `spec` says."""
+    for change in augmentations(spec):
+        x = change(x, rng)
+    return x
 
 
 def crop_and_flip(x: Tensor, rng: torch.Generator) -> Tensor:
     """Shift each image of `x`, shape (B, C, H, W), by up to 4 pixels, and mirror half of them."""
-    count, channels, height, width = x.shape
-    wide = torch.nn.functional.pad(x, (MARGIN,) * 4)
-    top, left = torch.randint(0, 2 * MARGIN + 1, (2, count, 1), generator=rng)
-    rows = top + torch.arange(height)
-    columns = left + torch.arange(width)
-    mirrored = torch.rand(count, 1, generator=rng) < 0.5
-    columns = torch.where(mirrored, columns.flip(1), columns)
-    every = torch.arange(count)
-    # Indexed as (B, H, W, C): a view that leaves the result in the order convolutions like.
-    cropped = wide.permute(0, 2, 3, 1)[every[:, None, None], rows[:, :, None], columns[:, None, :]]
-    assert cropped.shape == (count, height, width, channels)
-    return cropped.permute(0, 3, 1, 2)
+    return augmented(x, "crop(pad=4)+flip", rng)
+
+
+def _augmentation(spec: str) -> Augmentation:
+    name, options = parse_spec(spec, "augmentation")
+    try:
+        if name not in AUGMENTATIONS:
+            raise BadInput(unknown("augmentation", name, AUGMENTATIONS))
+        kind = AUGMENTATIONS[name]
+        known = [field.name for field in fields(kind)]
+        for option in options:
+            if option not in known:
+                raise BadInput(f"{name} takes {' and '.join(known) or 'no options'}, and no {option!r}")
+        return kind(**options)
+    except BadInput as refusal:
+        raise BadInput(f"augment = {quoted(spec)}: {refusal}") from refusal

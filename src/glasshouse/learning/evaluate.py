@@ -1,6 +1,8 @@
 """What a model answers, in eval mode and without gradients."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -45,6 +47,24 @@ class _Portion:
     start: int
 
 
+def own_accuracy(hits: Tensor, y: Tensor, counts: Tensor) -> float | None:
+    """The accuracy on the classes that somebody holds, each weighing as much as in their own data.
+
+    `hits`, bool of shape (N,), says which test images with labels `y` are classified correctly; `counts`,
+    shape (classes,), how many images of each class they hold. Null where no image of these classes is tested.
+
+    >>> y = torch.tensor([0, 0, 1, 1, 2])
+    >>> own_accuracy(torch.tensor([True, True, True, False, False]), y, torch.tensor([30, 10, 0]))
+    0.875
+    """
+    tested = torch.bincount(y, minlength=len(counts)).double()
+    right = torch.bincount(y, hits.double(), minlength=len(counts))
+    weights = counts.double() * (tested > 0)
+    if not weights.any():
+        return None
+    return (weights * (right / tested.clamp(min=1))).sum().item() / weights.sum().item()
+
+
 class Evaluator:
     """Tests states of `model` on the images at `test` in `pool`; each worker receives all three once."""
 
@@ -52,6 +72,7 @@ class Evaluator:
         self._engine = engine
         self._pool = engine.share_images(pool)
         self._task = engine.share((model, self._pool, test))
+        self._labels = pool.y[torch.from_numpy(test)]
         self._count = len(test)
 
     def hits(self, vector: Tensor) -> Tensor:
@@ -65,6 +86,18 @@ class Evaluator:
     def accuracy(self, vector: Tensor) -> float | None:
         """The share of test images classified correctly; null where there are none."""
         return self.hits(vector).double().mean().item() if self._count else None
+
+    def accuracies(self, vector: Tensor, held: Iterable[Tensor]) -> tuple[float | None, float | None]:
+        """The accuracy on all test images, and its mean over clients on the classes that each has `held`.
+
+        A client is given by its counts of labels, shape (classes,).
+        """
+        if not self._count:
+            return None, None
+        scored = self.hits(vector)
+        own = [own_accuracy(scored, self._labels, counts) for counts in held]
+        known = [share for share in own if share is not None]
+        return scored.double().mean().item(), fmean(known) if known else None
 
 
 def _score(job: _Portion) -> Tensor:

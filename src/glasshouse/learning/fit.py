@@ -10,12 +10,14 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
+from glasshouse.learning.augment import augmented
 from glasshouse.learning.cpu import channels_last
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.mixing import mixed, own_labels
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
 from glasshouse.learning.step import PLAIN, BatchLoss, Step
+from glasshouse.models.freezing import exchanged
 
 
 def fit(
@@ -32,20 +34,24 @@ def fit(
     step = step.started(model, len(images), recipe)
     loss = batch_loss(model, recipe, step)
     counters = [(buffer, buffer.clone()) for buffer in model.buffers() if not buffer.is_floating_point()]
-    parameters = list(model.parameters())
+    parameters = list(exchanged(model).values())
     optimiser = recipe.make_optimiser(parameters)
     rng, mixing = torch_rng(seed, "transform"), numpy_rng(seed, "mix-up")
+    augmenting = torch_rng(seed, "augment")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "dropout"))
         drawn = _drawn(len(images), step.public_size, recipe, numpy_rng(seed, "batches"))
         for batch, rate in zip(drawn, recipe.rates(step.public_size or len(images)), strict=True):
             x, y = channels_last(images.x[batch]), images.y[batch]
+            x = augmented(x, recipe.augment, augmenting) if recipe.augment else x
             x = step.prepare(model, x, y, rng) if len(batch) else x
             if recipe.mix_up:
                 x, y = mixed(x, y, images.classes, recipe.mix_up, mixing)
             optimiser.zero_grad()
             step.backward(model, x, y, loss, rng)
             step.steer(parameters, rng)
+            if recipe.clip_grad_norm:
+                nn.utils.clip_grad_norm_(parameters, recipe.clip_grad_norm)
             for group in optimiser.param_groups:
                 group["lr"] = rate
             optimiser.step()

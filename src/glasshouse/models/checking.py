@@ -10,46 +10,62 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from glasshouse.errors import BadInput, named, quoted
+from glasshouse.models.outputs import give_logits, logits_of
 from glasshouse.models.shapes import Shape
 
 
-def check_output(model: nn.Module, spec: str, shape: Shape, classes: int) -> None:
-    """Refuse a model that cannot be trained in workers, or gives no rows of finite logits."""
+def checked_copy(model: nn.Module, shape: Shape, classes: int) -> nn.Module:
+    """A copy of a user's `model`, which can be trained in workers and answers with rows of finite logits."""
+    spec = type(model).__name__
     if not isinstance(model, nn.Module):
         raise BadInput(f"model {quoted(model)} is of type {spec}; hand over a torch.nn.Module, or its name")
-    check_answers(model, spec, shape, classes)
-    check_travels(model, spec)
-
-
-def check_answers(model: nn.Module, spec: str, shape: Shape, classes: int) -> None:
-    """Refuse a model that does not turn black images into rows of finite logits, or cannot be trained."""
     _check_state(model, spec)
     copy = _copied(model, spec)
-    _check_pass(copy, spec, shape, classes, 2, training=False)
+    make_classifier(copy, spec, shape, classes)
+    check_travels(copy, spec)
+    return copy
+
+
+def make_classifier(model: nn.Module, spec: str, shape: Shape, classes: int) -> None:
+    """Refuse a model that does not turn black images into rows of finite logits, or cannot be trained.
+
+    One that answers with an object that holds them answers with them alone from here on.
+    """
+    _check_state(model, spec)
+    copy = _copied(model, spec)
+    passes = [_check_pass(copy, spec, shape, classes, 2, training=False)]
     if not any(parameter.requires_grad for parameter in copy.parameters()):
         raise BadInput(f"model {quoted(spec)} has no parameters to train; give it some, or unfreeze them")
-    for count in (2, 3):
-        _check_pass(copy, spec, shape, classes, count, training=True)
+    passes += [_check_pass(copy, spec, shape, classes, count, training=True) for count in (2, 3)]
     _copied(copy, spec)
+    if not all(passes):
+        give_logits(model)
 
 
 def _check_pass(
     model: nn.Module, spec: str, shape: Shape, classes: int, count: int, *, training: bool
-) -> None:
-    """Check the outputs for `count` black images and, in training, that gradients reach the parameters."""
+) -> bool:
+    """Check the outputs for `count` black images and, in training, that gradients reach the parameters.
+
+    Says whether they are the logits themselves.
+    """
     named_model = f"model {quoted(spec)}"
     x = torch.zeros(count, *shape)
     version = x._version
     try:
         model.train(training)
-        logits = model(x)
+        answer = model(x)
     except (Exception, SystemExit) as error:
         raise BadInput(
             f"{named_model} cannot take a batch of shape {(count, *shape)}: {named(error)}; "
             "let its factory take (shape, classes) and build to that"
         ) from error
+    logits = logits_of(answer)
     if not isinstance(logits, Tensor):
-        raise BadInput(f"{named_model} returns {type(logits).__name__}; return the logits as one tensor")
+        raise BadInput(
+            f"{named_model} returns {type(logits).__name__}; return the logits as one tensor, "
+            "or an object that has them as .logits"
+        )
     if logits.shape != (count, classes):
         raise BadInput(
             f"{named_model} returns shape {tuple(logits.shape)} for {count} images of {classes} classes; "
@@ -65,6 +81,7 @@ def _check_pass(
         _check_gradients(model, named_model, logits)
     elif any(module.training for module in model.modules()):
         raise BadInput(f"{named_model} goes on training after eval(); let eval() reach every layer")
+    return logits is answer
 
 
 def _check_gradients(model: nn.Module, named_model: str, logits: Tensor) -> None:

@@ -5,23 +5,30 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from glasshouse.models.shapes import Shape
+from glasshouse.options import check_whole
+
+WIDEST = 4096
+"""Channels of a network's first stage, at most."""
 
 
-def resnet18(shape: Shape, classes: int) -> nn.Module:
+def resnet18(shape: Shape, classes: int, *, width: int = 64) -> nn.Module:
     """ResNet18 with a 3x3 stem: four stages of two blocks, 11,173,962 parameters on CIFAR-10.
 
-    Convolutions start from He's initialisation, as in the paper.
+    Convolutions start from He's initialisation, as in the paper. The first stage has `width` channels, each
+    further one twice as many.
     """
-    return _classifier(shape[0], (64, 128, 256, 512), blocks=2, classes=classes)
+    check_whole("resnet18", "width", width, 1, WIDEST)
+    return _classifier(shape[0], (width, 2 * width, 4 * width, 8 * width), blocks=2, classes=classes)
 
 
-def resnet20(shape: Shape, classes: int) -> nn.Module:
+def resnet20(shape: Shape, classes: int, *, width: int = 16) -> nn.Module:
     """ResNet20 (He et al. 2016): three stages of three blocks, widths 16, 32 and 64, 0.27M parameters.
 
     Convolutions start from He's initialisation, as in the paper; shortcuts that change the size are 1x1
-    convolutions.
+    convolutions. The first stage has `width` channels, each further one twice as many.
     """
-    return _classifier(shape[0], (16, 32, 64), blocks=3, classes=classes)
+    check_whole("resnet20", "width", width, 1, WIDEST)
+    return _classifier(shape[0], (width, 2 * width, 4 * width), blocks=3, classes=classes)
 
 
 def resnet20_4(shape: Shape, classes: int) -> nn.Module:

@@ -27,6 +27,8 @@ class Channel(ABC):
     """Carries the updates of one round to the server."""
 
     shows_updates: ClassVar[bool]
+    least: ClassVar[int] = 1
+    """How many clients have to take part in a round."""
 
     @property
     def loses_updates(self) -> bool:

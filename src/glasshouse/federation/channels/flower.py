@@ -36,6 +36,7 @@ class FlowerSecAgg(Channel):
     """
 
     shows_updates = False
+    least = 2
 
     clip: float = 8.0
     bits: int = 22

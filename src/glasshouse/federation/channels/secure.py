@@ -69,6 +69,7 @@ class Secure(Channel):
     """
 
     shows_updates = False
+    least = 2
 
     clip: float = 8.0
     bits: int = 22

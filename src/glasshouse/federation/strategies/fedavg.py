@@ -1,7 +1,5 @@
 """Federated averaging and its one-step form (McMahan et al. 2017)."""
 
-import dataclasses
-
 from torch import Tensor
 
 from glasshouse.federation.strategies.strategy import ServerState, Strategy, Tensors
@@ -24,4 +22,4 @@ class FedSGD(FedAvg):
     """Clients take one gradient step on all their data; the server averages, as if it had taken the step."""
 
     def local(self, recipe: Recipe) -> Recipe:
-        return dataclasses.replace(recipe, epochs=1, batch_size=0, optimiser="sgd", momentum=0.0)
+        return recipe.plain()

@@ -8,6 +8,7 @@ from torch import nn
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.strategy import LocalTask, Reply
 from glasshouse.learning.step import PLAIN, Step
+from glasshouse.models.freezing import exchanged
 from glasshouse.options import check_number
 
 
@@ -33,7 +34,7 @@ class PullBack(Step):
 
     def __init__(self, module: nn.Module, mu: float) -> None:
         self._mu = mu
-        self._sent = [parameter.detach().clone() for parameter in module.parameters()]
+        self._sent = [parameter.detach().clone() for parameter in exchanged(module).values()]
 
     @torch.no_grad()
     def steer(self, parameters: list[nn.Parameter], rng: torch.Generator) -> None:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
+from glasshouse.errors import BadInput
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.federation.strategies.generator import (
     Generator,
@@ -22,6 +23,7 @@ from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.learning.step import PLAIN, Step
+from glasshouse.models.freezing import exchanged
 from glasshouse.models.outputs import output_layer
 from glasshouse.options import check_number, check_whole
 
@@ -64,6 +66,11 @@ class Recalling(FedAvg):
 
     def begin(self, server: ServerState) -> Tensors:
         last = output_layer(server.module, server.shape)
+        if not any(last.weight is parameter for parameter in exchanged(server.module).values()):
+            raise BadInput(
+                f"{type(self).__name__.lower()} reads the last layer in what clients send, and it is frozen; "
+                "train it (model.train), or take another strategy"
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(server.derive("generator"))
             generator = self._generator(last, server.classes)

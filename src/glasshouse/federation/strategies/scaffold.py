@@ -12,6 +12,7 @@ from glasshouse.federation.strategies.strategy import LocalTask, Reply, ServerSt
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.step import Step
+from glasshouse.models.freezing import exchanged
 from glasshouse.options import check_number
 
 
@@ -37,11 +38,14 @@ class SCAFFOLD(FedAvg):
         check_number("scaffold", "server_lr", self.server_lr, 0, open_low=True)
 
     def local(self, recipe: Recipe) -> Recipe:
-        if recipe.optimiser != "sgd" or recipe.momentum:
-            used = f"momentum = {recipe.momentum}" if recipe.momentum else f"optimiser = {recipe.optimiser!r}"
+        preventing = {"momentum": recipe.momentum, "clip_grad_norm": recipe.clip_grad_norm}
+        used = [f"{key} = {value}" for key, value in preventing.items() if value]
+        if recipe.optimiser != "sgd":
+            used.insert(0, f"optimiser = {recipe.optimiser!r}")
+        if used:
             raise BadInput(
-                f"scaffold computes a client's mean gradient from its update, which {used} prevents; "
-                "set optimiser = 'sgd' and momentum = 0, or take another strategy"
+                f"scaffold computes a client's mean gradient from its update, which {used[0]} prevents; "
+                "set optimiser = 'sgd', momentum = 0 and clip_grad_norm = 0, or take another strategy"
             )
         return recipe
 
@@ -71,7 +75,7 @@ class Correction(Step):
     """Adds `correction`, shape (trainable,), to every gradient of `module`."""
 
     def __init__(self, module: nn.Module, correction: Tensor) -> None:
-        parameters = list(module.parameters())
+        parameters = list(exchanged(module).values())
         pieces = correction.split([parameter.numel() for parameter in parameters])
         # In the memory order of the gradients, where adding is fastest.
         self._pieces = [

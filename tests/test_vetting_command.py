@@ -60,7 +60,7 @@ def test_the_command_compares_with_predecessors_and_peers(command):
     [
         ((), "either --data or --shape"),
         (("--shape", "16x16"), "like 1x28x28"),
-        (("--data", "digits"), "has shape"),
+        (("--data", "digits-absent"), "digits-absent"),
         (("--shape", "1x16x16", "--peer-digest", "x"), "64 digits"),
     ],
 )

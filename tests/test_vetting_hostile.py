@@ -1,6 +1,7 @@
 """What `glasshouse vet` does with files that are no weights: exit code 1 is a verdict, and never a crash."""
 
 import io
+import json
 import os
 import pickle
 import subprocess
@@ -30,9 +31,9 @@ class Evil:
         return os.mkdir, ("evil",)
 
 
-def saved(value) -> bytes:
+def saved(value, **options) -> bytes:
     file = io.BytesIO()
-    torch.save(value, file)
+    torch.save(value, file, **options)
     return file.getvalue()
 
 
@@ -90,18 +91,142 @@ def command(monkeypatch, capsys, tmp_path):
         lambda: packed(saved(STATE | {FIRST: torch.zeros(10**6)})),
         lambda: packed(saved({name: torch.zeros_like(value) for name, value in STATE.items()})),
         lambda: scripted(),
-        lambda: b"",
-        lambda: b"\x80\x02",
-        lambda: saved(STATE)[:-100],
     ],
 )
-def test_a_file_that_holds_no_weights_is_one_line_and_exit_code_2(command, tmp_path, content):
+def test_a_file_that_can_be_read_and_holds_something_else_is_a_verdict(command, tmp_path, content):
     (tmp_path / "received.pt").write_bytes(content())
     code, out, error = command("received.pt", *WORDS)
-    assert (code, out) == (2, "")
-    assert error.startswith("glasshouse: weights received.pt")
-    assert error[:-1].isprintable()
+    assert (code, error) == (1, "")
+    assert out.startswith("CRAFTED: do not train this model; it is not the network that you named")
+    assert all(line.isprintable() for line in out.splitlines())
+    assert "digest" not in out
     assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x80\x02",
+        saved(STATE)[:-100],
+        saved(STATE)[:2000],
+        saved(STATE, _use_new_zipfile_serialization=False)[:-100],
+        pickle.dumps(torch.float32, protocol=2)[:-1],
+    ],
+)
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_a_file_that_cannot_be_read_is_one_line_and_exit_code_2(command, tmp_path, content, suffix):
+    (tmp_path / f"received.{suffix}").write_bytes(content)
+    code, out, error = command(f"received.{suffix}", *WORDS)
+    assert (code, out) == (2, "")
+    assert error.startswith("glasshouse: weights received")
+    assert error[:-1].isprintable()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (lambda: pickle.dumps(Evil(), protocol=0), "os mkdir"),
+        (lambda: pickle.dumps(Evil(), protocol=2), "os mkdir"),
+        (lambda: pickle.dumps(Evil(), protocol=4), "os mkdir"),
+        (lambda: pickle.dumps(Evil(), protocol=4)[:-1], "os mkdir"),  # runs, and fails only then
+        (lambda: saved({FIRST: torch.zeros(2), "x": Evil()}), "os mkdir"),
+        (lambda: saved([STATE, Evil()], _use_new_zipfile_serialization=False), "os mkdir"),
+        (lambda: saved({"x": torch.load}), "torch.serialization load"),
+    ],
+)
+def test_a_file_that_would_run_code_is_a_verdict_that_names_it_and_runs_nothing(
+    command, tmp_path, content, code
+):
+    (tmp_path / "received.pt").write_bytes(content())
+    assert command("received.pt", *WORDS)[0] == 1
+    shown = command("received.pt", *WORDS)[1]
+    assert code.replace("os ", os.mkdir.__module__ + " ") in shown
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "sign"),
+    [
+        (lambda state: state | {"front.weight": torch.zeros(4, 4)}, "the file has layers that your network"),
+        (lambda state: {name: state[name] for name in list(state)[1:]}, "it lacks layers that your network"),
+        (lambda state: state | {FIRST: torch.zeros(3, 256)}, f"{FIRST} 3x256 instead of 200x256"),
+        (lambda state: {f"module.{name}": value for name, value in state.items()}, "new-layers"),
+        (lambda state: state | {FIRST: state[FIRST].int()}, "save it as torch.float32"),
+        (lambda state: state | {FIRST: state[FIRST].double() * 1e300}, "not-finite"),
+        (lambda state: state | {FIRST: state[FIRST] * torch.inf}, "not-finite"),
+        (lambda state: state | {"\x1b[2Jclean: all is well": torch.zeros(2)}, "new-layers"),
+    ],
+)
+def test_every_way_to_send_another_network_is_a_verdict(command, change, sign):
+    save_file(change(dict(STATE)), "received.safetensors")
+    code, out, _ = command("received.safetensors", *WORDS)
+    assert code == 1
+    assert sign in out
+    assert all(line.isprintable() for line in out.splitlines())
+    code, out, _ = command("received.safetensors", *WORDS, "--json")
+    assert (code, json.loads(out)["crafted"]) == (1, True)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_another_precision_are_judged_as_they_would_be_loaded(command, kind):
+    save_file({name: value.to(kind) for name, value in STATE.items()}, "received.safetensors")
+    assert command("received.safetensors", *WORDS)[0] == 0
+
+
+def test_tied_weights_that_differ_are_a_verdict(command, tmp_path, monkeypatch):
+    (tmp_path / "tied_nets.py").write_text(
+        "from torch import nn\n"
+        "def net():\n"
+        "    model = nn.Sequential(nn.Flatten(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))\n"
+        "    model[3].weight = model[1].weight\n"
+        "    return model\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    words = ("--model", "tied_nets:net", "--shape", "1x16x16", "--classes", "256")
+    weight, bias = torch.rand(256, 256) - 0.5, torch.zeros(256)
+    state = {"1.weight": weight, "1.bias": bias, "3.bias": bias.clone()}
+    save_file(state, "once.safetensors")
+    assert command("once.safetensors", *words)[0] == 0
+    save_file(state | {"3.weight": weight + 1}, "twice.safetensors")
+    code, out, _ = command("twice.safetensors", *words)
+    assert code == 1
+    assert "but the model ties them" in out
+
+
+def test_an_earlier_model_that_does_not_fit_is_a_verdict_as_it_came_from_the_server_too(command):
+    save_file(STATE | {"front.weight": torch.zeros(4, 4)}, "changed.safetensors")
+    save_file(STATE | {FIRST: STATE[FIRST] * torch.nan}, "broken.safetensors")
+    for earlier, sign in (
+        ("changed", "new-layers: changed.safetensors, of an earlier"),
+        ("broken", "earlier"),
+    ):
+        words = ("honest.safetensors", *WORDS, "--before", f"{earlier}.safetensors")
+        code, out, _ = command(*words)
+        assert code == 1
+        assert sign in out
+    assert command("honest.safetensors", *WORDS, "--before", "absent.safetensors")[0] == 2
+
+
+def test_weights_with_which_a_users_network_fails_are_a_verdict(command, tmp_path, monkeypatch):
+    (tmp_path / "choosy_nets.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layer = nn.Linear(256, 10)\n"
+        "    def forward(self, x):\n"
+        "        assert self.layer.bias.abs().max() < 9, 'bias'\n"
+        "        return self.layer(x.flatten(1))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    state = {"layer.weight": torch.rand(10, 256), "layer.bias": torch.full((10,), 99.0)}
+    save_file(state, "received.safetensors")
+    code, out, _ = command("received.safetensors", "--model", "choosy_nets:Net", "--shape", "1x16x16")
+    assert code == 1
+    assert "fails: with these weights" in out
 
 
 @pytest.mark.parametrize(

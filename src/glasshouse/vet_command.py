@@ -12,8 +12,13 @@ from glasshouse.errors import BadInput
 
 
 def vet(
-    weights: Annotated[Path, typer.Argument(help="The received weights: .safetensors or .pt.")],
-    model: Annotated[str, typer.Option(help="Name of the zoo or package.module:factory.")],
+    weights: Annotated[
+        Path | None, typer.Argument(help="The received weights: .safetensors or .pt.", show_default=False)
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="The agreed network: a name of the zoo or package.module:factory."),
+    ] = None,
     data: Annotated[
         str | None, typer.Option(help="Your data: they give shape and classes, and are tried beside noise.")
     ] = None,
@@ -29,32 +34,69 @@ def vet(
         int | None, typer.Option(min=0, help="Seed of the noise to try; from the weights by default.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The verdict for machines.")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Make an honest and two crafted models, and vet them.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the files of --demo; vet-demo by default.")
+    ] = None,
 ) -> None:
-    """Is this received model crafted to leak? Exit code 0: it looks honest; 1: it does not.
+    """Is this received model crafted to leak? Exit code 0: it looks honest; 1: do not train it.
 
-    Other exit codes are no verdict. 2: something given cannot be used; 3: a fault of Glasshouse.
+    1 also where the file holds another network than you named, or something else than weights.
+    Other exit codes are no verdict: 2, something given cannot be used; 3, a fault of Glasshouse.
+    Train only after 0.
 
     Examples:
 
         glasshouse vet received.safetensors --model cnn --data cifar10
 
         glasshouse vet now.pt --model mlp --shape 1x28x28 --classes 10 --before last.pt
+
+        glasshouse vet --demo
     """
+    if demo:
+        others = (weights, model, data, shape, before, peer_digest, seed, as_json or None)
+        if any(given is not None for given in others):
+            raise BadInput("--demo takes nothing but --out; leave the rest out")
+        from glasshouse.vet_demo import FOLDER, demonstrate
+
+        for text in demonstrate(out or FOLDER):
+            tell_verdict(text)
+        return
     with _no_exit_but_ours():
+        from glasshouse.models.signature import check_named
+
+        if weights is None or model is None:
+            raise BadInput("give the received weights and --model, or --demo to see what vetting says")
+        if out is not None:
+            raise BadInput("--out is for --demo; leave it out")
+        if (data is None) == (shape is None):
+            raise BadInput("give either --data or --shape, so that the model can be built")
+        check_named(model)
+
         from glasshouse.registry import newly_imported
         from glasshouse.vetting.files import read_shape, verdict, vet_file
 
-        if (data is None) == (shape is None):
-            raise BadInput("give either --data or --shape, so that the model can be built")
         if data is not None:
             from glasshouse.data.sources import load
 
             local = load(data).train
-            size, classes, images = local.shape, local.classes, local.x
+            size, classes, images, labels = local.shape, local.classes, local.x, local.y
         else:
-            size, images = read_shape(str(shape)), None
+            size, images, labels = read_shape(str(shape)), None, None
         past, peers = before or (), peer_digest or ()
-        vetting = vet_file(weights, model, size, classes, before=past, peers=peers, images=images, seed=seed)
+        vetting = vet_file(
+            weights,
+            model,
+            size,
+            classes,
+            before=past,
+            peers=peers,
+            images=images,
+            labels=labels,
+            seed=seed,
+        )
         for line in newly_imported():
             typer.echo(f"glasshouse: {line}", err=True)
         if as_json:

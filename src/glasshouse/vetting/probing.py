@@ -63,7 +63,7 @@ def probe(model: nn.Module, shape: Shape, seed: int, images: Tensor | None = Non
         if isinstance(module, DROPOUT):
             module.eval()
     rng = torch.Generator().manual_seed(seed)
-    images = noise(count, shape, rng) if images is None else _spread(images, count)
+    images = noise(count, shape, rng) if images is None else images[spread(len(images), count)]
     seen = Probe()
     leaves: dict[str, Tensor] = {}
     watches = [
@@ -83,10 +83,9 @@ def probe(model: nn.Module, shape: Shape, seed: int, images: Tensor | None = Non
     return seen
 
 
-def _spread(images: Tensor, count: int) -> Tensor:
-    """At most `count` of the images, from all over them: they may be sorted."""
-    places = torch.linspace(0, len(images) - 1, min(count, len(images))).long()
-    return images[places]
+def spread(held: int, count: int) -> Tensor:
+    """Positions of at most `count` of `held` images, from all over them: they may be sorted."""
+    return torch.linspace(0, held - 1, min(count, held)).long()
 
 
 def _watch(name: str, seen: Probe, leaves: dict[str, Tensor]) -> Callable[..., Any]:
@@ -109,6 +108,11 @@ def _watch(name: str, seen: Probe, leaves: dict[str, Tensor]) -> Callable[..., A
 
 def affordable(model: nn.Module, shape: Shape) -> int:
     """How many images of `shape` may pass through `model`, which is in evaluation mode."""
+    return max(FEWEST, min(MOST, int(BUDGET / max(cost_of(model, shape), 1))))
+
+
+def cost_of(model: nn.Module, shape: Shape) -> float:
+    """The multiplications that one image of `shape` costs in `model`, which is in evaluation mode."""
     cost = kept = 0.0
 
     def count(module: nn.Module, _: Any, output: Tensor) -> None:
@@ -136,7 +140,7 @@ def affordable(model: nn.Module, shape: Shape) -> int:
             f"{FEWEST} images of shape {shape} need {FEWEST * kept / 2**30:,.0f} GiB in this model, more "
             "than there are; give the shape that it was built for, or a machine with more memory"
         )
-    return max(FEWEST, min(MOST, int(BUDGET / max(cost, 1))))
+    return cost
 
 
 def noise(count: int, shape: Shape, rng: torch.Generator) -> Tensor:

@@ -1,12 +1,11 @@
 """Signs in the weights themselves: rows that repeat, biases that climb, columns that agree, copied pixels.
 
 Honest training gives every neuron another direction. A layer crafted for linear leakage has one direction
-(or a few) in many rows, each with another bias. Averaging also keeps a model near the one sent before.
+(or a few) in many rows, each with another bias.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from scipy import special
@@ -20,15 +19,6 @@ GROUP = 8
 
 BROAD = 2.0
 """Rows that rest on fewer entries than this (pruned ones do) are parallel by chance."""
-
-TURNED = 0.2
-"""A weight tensor whose cosine with its predecessor is below this was replaced, not trained."""
-
-JUMP = 10.0
-"""A change this many times the largest earlier one is out of line."""
-
-LEAST = 64
-"""Smaller tensors turn around in honest training."""
 
 SKETCH = 256
 """Rows longer than this are compared by a random sketch of this length."""
@@ -151,32 +141,6 @@ def _distinct(values: Tensor) -> int:
     return 1 + int((ordered.diff() > step).sum())
 
 
-def history_signs(model: nn.Module, predecessors: Sequence[nn.Module]) -> Iterator[Sign]:
-    """Layers that the step from the last of `predecessors` (oldest first) to `model` replaced.
-
-    Averaging clients that start from a model gives one that resembles it; a server that crafts does not.
-    """
-    history = [_weights(network) for network in (*predecessors, model)]
-    if len(history) < 2:
-        return
-    for name, received in history[-1].items():
-        states = [state[name] for state in history]
-        if not float(states[-2].norm()):
-            continue
-        cosine = float(torch.cosine_similarity(received.flatten(), states[-2].flatten(), dim=0, eps=1e-30))
-        steps = [float((after - before).norm()) for before, after in pairwise(states)]
-        relative = steps[-1] / float(states[-2].norm())
-        if cosine < TURNED:
-            why = (
-                f"its weights are not those of the round before (cosine {cosine:.2f}): replaced, not trained"
-            )
-            yield Sign("replaced", name, why, alarming=True)
-        elif relative > 1 and len(steps) > 1 and steps[-1] > JUMP * max(steps[:-1]):
-            times = steps[-1] / max(*steps[:-1], 1e-30)
-            why = f"it changed {times:.0f} times as much as in any earlier round"
-            yield Sign("jump", name, why, alarming=True)
-
-
 def weighted_layers(model: nn.Module) -> Iterator[Layer]:
     """The linear and convolutional layers, in the order in which they were defined."""
     for name, module in model.named_modules():
@@ -211,11 +175,3 @@ def _scaled(rows: Tensor) -> Tensor:
     """Rows whose largest entry is 1: the square of 1e-30 is no longer a float."""
     largest = rows.float().abs().amax(1, keepdim=True)
     return rows.float() / largest.clamp_min(torch.finfo(torch.float32).tiny)
-
-
-def _weights(model: nn.Module) -> dict[str, Tensor]:
-    return {
-        name: parameter.detach().double()
-        for name, parameter in model.named_parameters()
-        if parameter.ndim >= 2 and parameter.numel() >= LEAST
-    }

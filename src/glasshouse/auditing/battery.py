@@ -21,13 +21,14 @@ from glasshouse.auditing.target import (
     CENTRAL,
     Target,
     Variant,
+    share_trained,
     stops_early,
     train,
     train_target,
     weights_file,
 )
 from glasshouse.evidence.evasion import Outcomes, differences
-from glasshouse.exhibits import Exhibits
+from glasshouse.exhibits import Exhibits, Records
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.federation.strategies.strategy import Strategy
 from glasshouse.findings import Finding
@@ -62,8 +63,7 @@ def run_battery(
     """
     findings: list[Finding] = []
     exhibits = Exhibits()
-    specs = [spec for spec in within_budget(experiment.setting) if not inserts(spec)]
-    tried = assignments(dict.fromkeys([*specs, *disclosed(experiment.setting)]))
+    tried = all_attacks(experiment.setting)
     reads = frozenset(assignment.access for assignment in tried)
     variants = all_variants(experiment.setting) if variants is None else variants
     _train_many(experiment, folder, engine, progress, variants, reads)
@@ -71,13 +71,10 @@ def run_battery(
     baseline: dict[Assignment, Outcomes] = {}
     for variant in progress.track(variants, "audit", len(variants)):
         target = train_target(experiment, folder, engine, progress, variant, reads)
-        findings += [utility(target), *costs(target), *promised(target)]
+        findings += [utility(target, experiment.notes), *costs(target), *promised(target)]
         findings += sharpness(experiment, target, folder)
-        exhibits += Exhibits(training=target.curve)
-        central = variant.strategy == CENTRAL
-        informed = assignments(informed_attacks(experiment.setting, variant.defence))
-        chosen = [a for a in tried if a.meets_central] if central else [*tried, *informed]
-        chosen = [assignment for assignment in chosen if only is None or assignment in only]
+        exhibits += Exhibits(training=target.curve, records=(outcome_by_image(target),))
+        chosen = attacks_on(experiment.setting, variant, tried, only)
         rounds = target.rounds if stops_early(experiment.setting, variant) else None
         results = attack_target(
             target,
@@ -91,7 +88,7 @@ def run_battery(
         if variant.name == "none" and climbs(experiment.setting):
             findings += climb(experiment, target, folder, engine, progress)
         for assignment, attacked in zip(chosen, results):
-            if central:
+            if variant.strategy == CENTRAL:
                 baseline[assignment] = attacked.right()
             elif attacked.outcomes and baseline.get(assignment):
                 attacked = over_central(attacked, baseline[assignment])
@@ -108,6 +105,26 @@ def all_variants(setting: Setting) -> list[Variant]:
     if setting.audit.central:
         variants.insert(0, Variant(CENTRAL, "none"))
     return list(dict.fromkeys(variants))
+
+
+def all_attacks(setting: Setting) -> list[Assignment]:
+    """The attacks on a target, as every adversary that could; those with canaries train their own."""
+    specs = [spec for spec in within_budget(setting) if not inserts(spec)]
+    return assignments(dict.fromkeys([*specs, *disclosed(setting)]))
+
+
+def attacks_on(
+    setting: Setting,
+    variant: Variant,
+    tried: Sequence[Assignment],
+    only: Collection[Assignment] | None = None,
+) -> list[Assignment]:
+    """Those of the attacks that meet one target, with those that know its defence; `only` some of them."""
+    if variant.strategy == CENTRAL:
+        chosen = [assignment for assignment in tried if assignment.meets_central]
+    else:
+        chosen = [*tried, *assignments(informed_attacks(setting, variant.defence))]
+    return [assignment for assignment in chosen if only is None or assignment in only]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,14 +147,25 @@ def _train_many(
 
     Fewer are trained one after the other, the clients of a round in different workers.
     """
-    missing = [variant for variant in variants if not weights_file(folder, variant).exists()]
-    if not engine.local or not 1 < engine.workers <= len(missing):
+    missing = [variant for variant in variants if not weights_file(folder.path, variant).exists()]
+    if not trains_many(engine, len(missing)):
         return
     shared = engine.share(experiment)
     jobs = [_Training(shared, folder, variant, reads) for variant in missing]
-    for _ in progress.track(engine.map_local(_train_alone, jobs), "training", len(jobs)):
-        pass
+    arriving = engine.map_local(_train_alone, jobs)
+
+    def trained() -> float:
+        return sum(share_trained(experiment.setting, folder, variant) for variant in missing)
+
+    with progress.task("training", len(jobs), look=trained) as task:
+        for _ in arriving:
+            task.advance()
     shared.remove()
+
+
+def trains_many(engine: Engine, targets: int) -> bool:
+    """Whether so many targets are trained at once, and not one after the other."""
+    return engine.local and 1 < engine.workers <= targets
 
 
 def _train_alone(job: _Training) -> None:
@@ -188,8 +216,11 @@ def disclosed(setting: Setting) -> list[str]:
     ]
 
 
-def utility(target: Target) -> Finding:
-    """The global model's test accuracy; the blind guess is the test set's most frequent class."""
+def utility(target: Target, notes: Sequence[str] = ()) -> Finding:
+    """The global model's test accuracy; the blind guess is the test set's most frequent class.
+
+    `notes` on the data and the network go with that of a model without defences.
+    """
     assert target.case.truth is not None
     test = target.case.truth.test
     assert test is not None
@@ -199,7 +230,21 @@ def utility(target: Target) -> Finding:
         proportion(int(target.hits.sum()), len(target.hits)),
         cell=target.variant.cell,
         chance=test.label_counts().max().item() / len(test),
-        note=uncovered(target),
+        note="; ".join(notes) or None if target.variant.defence == "none" else uncovered(target),
+    )
+
+
+def outcome_by_image(target: Target) -> Records:
+    """Which test images the global model gets right."""
+    assert target.case.truth is not None
+    places, subject = target.case.truth.test_places, target.case.subject
+    return Records(
+        table="accuracy",
+        cell=target.variant.cell,
+        strategy=subject.strategy or "",
+        defence=subject.defence or "none",
+        seed=subject.seed,
+        columns={"record": places, "hit": target.hits},
     )
 
 

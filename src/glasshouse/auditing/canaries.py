@@ -1,7 +1,8 @@
 """Trainings with canaries in them: what they are made of, and what their attacks find."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,13 +19,15 @@ from glasshouse.auditing.target import CENTRAL, Variant, train_target
 from glasshouse.data.images import Images
 from glasshouse.defences import make_defences
 from glasshouse.defences.privacy import DifferentialPrivacy
+from glasshouse.defences.promise import Promise
 from glasshouse.errors import BadInput, CannotRun
-from glasshouse.evidence.truth import Truth
+from glasshouse.evidence.truth import NOBODY, Truth
 from glasshouse.federation import canaries as federated
 from glasshouse.federation.federation import Diverged, Plan
 from glasshouse.federation.shadows import Shadows
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
+from glasshouse.learning.layout import Layout
 from glasshouse.learning.seeds import derive, numpy_rng, torch_rng
 from glasshouse.measures.estimate import Estimate
 from glasshouse.progress import Progress
@@ -39,12 +42,17 @@ def inserts(spec: str) -> bool:
     return isinstance(ATTACKS.make(spec), CanaryAttack)
 
 
-def canary_specs(setting: Setting, case: Case) -> list[str]:
-    """The canary attacks that meet a target: those that the setting names, and those of its promises."""
+def canary_specs(setting: Setting, promises: Iterable[Promise]) -> list[str]:
+    """The canary attacks that meet a target: those that the setting names, and those of its `promises`."""
     named = [spec for spec in setting.audit.attacks if inserts(spec)]
     units = {ATTACKS.make(spec).unit for spec in named}
-    promised = {promise.unit for promise in case.promises} - units
+    promised = {promise.unit for promise in promises} - units
     return named + [f"canary-{unit}s" for unit in ("record", "client") if unit in promised]
+
+
+def place_of(folder: Path, spec: str) -> Path:
+    """Where in a run's folder the training with the canaries of `spec` is kept."""
+    return folder / FOLDER / work_name(spec, [spec])
 
 
 def with_canaries(
@@ -58,14 +66,12 @@ def with_canaries(
     """What canaries find in trainings of their own, like that of `case`, each kept in a folder of its own."""
     if variant.strategy == CENTRAL:
         return
-    for spec in canary_specs(experiment.setting, case):
+    for spec in canary_specs(experiment.setting, case.promises):
         attack: CanaryAttack = ATTACKS.make(spec)
         (access,) = attack.needs
         try:
             prepared, truth = insert(experiment, attack, variant)
-            below = RunFolder(
-                folder.path / FOLDER / work_name(spec, [spec]), prepared.config(), prepared.origin
-            )
+            below = RunFolder(place_of(folder.path, spec), prepared.config(), prepared.origin)
             target = train_target(prepared, below, engine, progress, variant, _reads(access))
         except (CannotRun, Diverged) as reason:
             yield _missing(case, spec, attack, access, str(reason))
@@ -114,6 +120,7 @@ def insert_records(experiment: Experiment, attack: CanaryRecords) -> tuple[Exper
         candidates=Images(torch.cat([x[places]] * 2), torch.from_numpy(np.concatenate(labels)), pool.classes),
         holder=np.concatenate([np.where(coins, holder[places], -1), np.where(coins, -1, holder[places])]),
         by_user=False,
+        origin=NOBODY,
         canaries="records",
     )
     return dataclasses.replace(experiment, split=changed), truth
@@ -146,7 +153,7 @@ def insert_clients(
         clients=(*split.clients, *np.arange(len(pool), len(pool) + count)[:, None]),
     )
     first = len(split.clients)
-    trainable = sum(parameter.numel() for parameter in experiment.model.parameters())
+    trainable = Layout.of(experiment.model).trainable
     canaries = federated.CanaryClients(
         first, federated.Directions(derive(seed, "canary directions"), count, trainable), signs, min(norms)
     )
@@ -167,6 +174,7 @@ def insert_clients(
         candidates=blank,
         holder=np.where(signs > 0, first + np.arange(count), -1),
         by_user=False,
+        origin=NOBODY,
         canaries="clients",
     )
     return prepared, truth

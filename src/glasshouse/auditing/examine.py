@@ -12,6 +12,7 @@ import torch
 from glasshouse.access import Access
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import (
+    SHADOWS,
     Attack,
     Knowledge,
     accesses,
@@ -24,9 +25,9 @@ from glasshouse.auditing.case import Case
 from glasshouse.auditing.failures import answering_for
 from glasshouse.auditing.grants import Grant, SentModel, grant
 from glasshouse.auditing.hypotheses import hypothesis
+from glasshouse.auditing.requirements import check_protocol, held, missing
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput, CannotRun, one_line
-from glasshouse.evidence.canaries import NONE_INSERTED
 from glasshouse.evidence.evidence import Evidence, Judgement, Score
 from glasshouse.evidence.truth import Question, Truth, about_records
 from glasshouse.exhibits import Exhibits
@@ -39,17 +40,6 @@ NOT_RUN = "not-applicable"
 """The metric of an attack that could not run."""
 
 LONGEST_REASON = 1000
-
-MISSING = {
-    "candidates": "there is nobody to compare members with; set data.nonmembers above 0",
-    "auxiliary": "the setting keeps no auxiliary images; set data.auxiliary above 0",
-    "labels": "nobody knows the labels of the clients' images",
-    "defence": "nobody knows which defences the clients use",
-    "directions": NONE_INSERTED,
-    "shadows": "no shadow models can be trained for this case",
-    "online_shadows": "no shadow models can be trained for this case",
-}
-"""Why an attack cannot run that would have to know this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,10 +142,11 @@ def examine(
         with answering_for(attack, spec):
             _check_declared(attack)
         _check_adversary(attack, spec, adversary)
-        question = _question(case, attack, seed, detailed)
+        question = question_of(case, attack, seed, detailed)
         knowledge = _knowledge(case, attack, question)
         granted = grant(case, adversary, changes_network=attack.changes_network)
         with answering_for(attack, spec):
+            check_protocol(case, attack, adversary)
             evidence = _run(attack, granted.access, knowledge, rng or torch_rng(seed), case)
             seconds = round(time.perf_counter() - began, 3)
             examination = Examination(
@@ -207,17 +198,18 @@ def _check_adversary(attack: Attack, spec: str, adversary: type[Access]) -> None
         raise BadInput(f"{spec} is no attack of the {adversary.adversary}; it takes the {named_able}")
 
 
-def _question(case: Case, attack: Attack, seed: int, detailed: bool) -> Question | None:
+def question_of(case: Case, attack: Attack, seed: int, detailed: bool) -> Question | None:
     """What the attack is asked; null where nobody knows the answer."""
     truth = case.truth
     if truth is None:
         return None
     candidates, holder, batches = _images(truth.candidates, truth), truth.holder, None
+    places = truth.places
     if _kind(attack).about == "records":
         batches, member = about_records(truth, attack.query_unit, attack.member_share)
     else:
         candidates = _images(truth.test, truth)
-        holder = np.full(len(candidates), -1)
+        holder, places = np.full(len(candidates), -1), truth.test_places
         member = holder >= 0
     return Question(
         truth=truth,
@@ -231,6 +223,7 @@ def _question(case: Case, attack: Attack, seed: int, detailed: bool) -> Question
         detailed=detailed,
         record=hypothesis(case.promises, "record"),
         client=hypothesis(case.promises, "client"),
+        places=places,
     )
 
 
@@ -242,29 +235,14 @@ def _knowledge(case: Case, attack: Attack, question: Question | None) -> Knowled
     """A copy of what `attack` knows, for it alone; shadow models are trained only where it asks for them."""
     known: dict[str, Any] = {}
     for name in attack.knows:
-        if name == "candidates":
-            known[name] = None if question is None else question.candidates
-        elif name == "auxiliary":
-            known[name] = case.auxiliary
-        elif name == "labels":
-            known[name] = None if case.truth is None else dict(enumerate(case.truth.label_counts))
-        elif name in ("defence", "directions"):
-            known[name] = getattr(case, name)
-        else:
+        if name in SHADOWS:
             known[name] = None if case.shadows is None else case.shadows(shadow_kinds(attack)[name])
+        else:
+            known[name] = held(name, case, question)
         if not known[name]:
-            raise CannotRun(_missing(name, case, attack))
+            raise CannotRun(missing(name, case, attack))
     batches = None if question is None else question.batches
     return deepcopy(Knowledge(**known, batches=batches, surrogate=case.surrogate))
-
-
-def _missing(name: str, case: Case, attack: Attack) -> str:
-    """Why the attack cannot run, which would have to know `name`."""
-    if name == "candidates" and case.truth is None:
-        return "there are no candidates to ask about, as nobody knows the answers"
-    if name == "candidates" and _kind(attack).about == "test images":
-        return "there are no test images to start from; set data.test above 0"
-    return MISSING[name]
 
 
 def _run(attack: Attack, access: Access, knowledge: Knowledge, rng: torch.Generator, case: Case) -> Evidence:

@@ -1,8 +1,7 @@
 """From a setting to the things it names: data divided among clients, a network and its first weights."""
 
 import hashlib
-from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,13 +9,17 @@ import numpy as np
 from torch import Tensor, nn
 
 from glasshouse.attacks import ATTACKS
+from glasshouse.auditing.division import division_of
+from glasshouse.auditing.networks import fresh_start, make_network, news_of
 from glasshouse.auditing.setting import Setting, as_toml
 from glasshouse.data.images import Images
+from glasshouse.data.resizing import news_of_sizes, resized, resized_set
 from glasshouse.data.sources import FUNCTION, as_dataset, load
-from glasshouse.data.split import Split, split
+from glasshouse.data.split import Split, as_given, split
 from glasshouse.defences import make_defences, split_defences
 from glasshouse.errors import BadInput
 from glasshouse.evidence.truth import NOBODY, Truth
+from glasshouse.exhibits import Division
 from glasshouse.federation.canaries import CanaryClients
 from glasshouse.federation.channels import CHANNELS
 from glasshouse.federation.conditions import (
@@ -31,7 +34,9 @@ from glasshouse.federation.strategies.strategy import ServerState, Strategy
 from glasshouse.findings import Subject
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.seeds import derive, numpy_rng
-from glasshouse.models.loading import check_output, load_weights, reinitialised, seeded_model
+from glasshouse.models.freezing import frozen_tensors
+from glasshouse.models.loading import users_own
+from glasshouse.models.weights import NewHead
 from glasshouse.provenance import Origin, digest_of_types, own_code, versions
 from glasshouse.verdicts.limits import read_limits
 
@@ -41,8 +46,9 @@ class Experiment:
     """What an audit works on; `start` is the state its training begins with, shape (P,).
 
     `fresh_weights` says that the start was drawn at random, so that others can draw their own with `fresh`;
-    `live` that the network was handed over as an object and not by a name; `by_user` that whole users, not
-    single records, were drawn as members. The last clients may be `canaries`.
+    `live` that the network was handed over as an object and not by a name. The last clients may be
+    `canaries`. With a new `head` on a file's weights, that alone was drawn. `notes` say what was made of
+    images and network.
     """
 
     setting: Setting
@@ -50,9 +56,10 @@ class Experiment:
     model: nn.Module
     start: Tensor
     fresh_weights: bool
-    by_user: bool = False
     live: bool = False
     canaries: CanaryClients | None = None
+    head: NewHead | None = None
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def auxiliary(self) -> Images:
@@ -66,7 +73,7 @@ class Experiment:
         Where there are no non-members, there are no candidates.
         """
         held, seed = self.split, self.setting.seed
-        candidates, holder = held.pool[:0], NOBODY
+        candidates, holder, places, origin = held.pool[:0], NOBODY, NOBODY, NOBODY
         if len(held.nonmembers):
             of_clients = np.concatenate(held.clients)
             owner = np.repeat(np.arange(len(held.clients)), [len(positions) for positions in held.clients])
@@ -74,16 +81,27 @@ class Experiment:
             positions = np.concatenate([of_clients[by_position], held.nonmembers])
             holder = np.concatenate([owner[by_position], np.full(len(held.nonmembers), -1)])
             order = numpy_rng(seed, "candidates").permutation(len(positions))
-            candidates, holder = held.pool[positions[order]], holder[order]
+            places = positions[order]
+            candidates, holder = held.pool[places], holder[order]
+            origin = held.origin(positions)[order]
         return Truth(
             held.pool,
             held.clients,
             candidates,
             holder,
             test=held.images("test"),
-            by_user=self.by_user,
+            by_user=self.split.whole_groups,
+            names=held.names if held.owners else (),
+            origin=origin,
             seed=seed,
+            places=places,
+            test_places=held.test,
         )
+
+    @cached_property
+    def division(self) -> Division:
+        """Who holds what of the data, to be told."""
+        return division_of(self.split).model_copy(update={"seed": self.setting.seed})
 
     def subject(self, strategy: str, defence: str) -> Subject:
         """What the findings about one trained model are about."""
@@ -101,22 +119,27 @@ class Experiment:
         """First weights for another model of the same kind, shape (P,)."""
         if not self.fresh_weights:
             return self.start
-        if self.live:
-            return read_vector(reinitialised(self.model, seed))
+        name = None if self.live else self.setting.model.name
         pool = self.split.pool
-        name = self.setting.model.name
-        return read_vector(seeded_model(name, pool.shape, pool.classes, seed, like=self.model))
+        return fresh_start(self.start, self.model, name, self.head, pool.shape, pool.classes, seed)
+
+    @property
+    def news(self) -> list[str]:
+        """What was made of the data and the network, in words, where that needs words."""
+        return [*filter(None, [self.copies]), *self.notes]
 
     def config(self) -> str:
         """The configuration as TOML."""
-        return (f"# {self.copies}\n" if self.copies else "") + as_toml(self.setting)
+        return "".join(f"# {line}\n" for line in self.news) + as_toml(self.setting)
 
     @cached_property
     def origin(self) -> Origin:
         """What the numbers will come from."""
         setting = self.setting
-        named = [setting.training.strategy, setting.training.channel]
-        named += [name for name in (setting.data.name, setting.model.name) if FUNCTION.fullmatch(name)]
+        named = [setting.training.strategy, setting.training.channel, setting.data.partition or "iid"]
+        named += [setting.data.name] if FUNCTION.fullmatch(setting.data.name) else []
+        named += [setting.model.name] if not self.live and users_own(setting.model.name) else []
+        frozen = frozen_tensors(self.model)
         network = digest_of_types(type(layer) for layer in self.model.modules())
         defences = [part for defence in setting.audit.named_defences for part in split_defences(defence)]
         return Origin(
@@ -124,7 +147,7 @@ class Experiment:
             parts=own_code([*setting.audit.attacks, *defences]),
             given={
                 "data": fingerprint(self.split.pool.x, self.split.pool.y),
-                "first weights": fingerprint(self.start),
+                "first weights": fingerprint(self.start, *frozen),
             },
         )
 
@@ -143,43 +166,51 @@ class Experiment:
 def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = None) -> Experiment:
     """Load and check everything that `setting` names; objects given directly stand in for their names.
 
-    A data set is a `Dataset`, `Images`, or arrays (x, y); two of the latter are for training and for testing.
+    A data set is a `Split`, a `Dataset`, `Images`, or arrays: (x, y), two of those, of which the second are
+    for testing, or by the names that they have in an .npz file.
     """
     check_names(setting)
-    if dataset is None:
-        data = load(setting.data.name)
-    else:
-        data = as_dataset(getattr(dataset, "name", "your data"), dataset, "the data set")
-    shape, classes = data.train.shape, data.train.classes
-    if model is None:
-        network = seeded_model(setting.model.name, shape, classes, derive(setting.seed, "weights"))
-    else:
-        check_output(model, type(model).__name__, shape, classes)
-        network = deepcopy(model)
-    if setting.model.weights:
-        load_weights(network, setting.model.weights)
-    named = setting.data.model_copy(update={"name": data.name})
+    name, holders, notes = _held(setting, dataset)
+    shape, classes = holders.pool.shape, holders.pool.classes
+    network, head = make_network(setting.model, model, shape, classes, derive(setting.seed, "weights"))
+    made = {"name": name, "clients": len(holders.clients), "partition": holders.partition}
     called = (
         setting.model if model is None else setting.model.model_copy(update={"name": type(model).__name__})
     )
-    setting = setting.model_copy(
-        update={"data": named if dataset is not None else setting.data, "model": called}
-    )
-    holders = split(
-        data,
-        clients=setting.data.clients or None,
-        partition=setting.data.partition,
-        members=setting.data.members,
-        nonmembers=setting.data.nonmembers,
-        auxiliary=setting.data.auxiliary,
-        test=setting.data.test,
-        seed=derive(setting.seed, "split"),
-    )
-    _check_task(STRATEGIES.make(setting.training.strategy), network, holders)
+    setting = setting.model_copy(update={"data": setting.data.model_copy(update=made), "model": called})
+    STRATEGIES.make(setting.training.strategy).begin(first_server(network, holders))  # refuses some networks
     for defence in setting.audit.named_defences:
         check_trainable(setting, defence, network, holders)
-    drawn = model is None and not setting.model.weights
-    return Experiment(setting, holders, network, read_vector(network), drawn, data.users is not None)
+    return Experiment(
+        setting,
+        holders,
+        network,
+        read_vector(network),
+        fresh_weights=head is not None or (model is None and not setting.model.weights),
+        live=model is not None,
+        head=head,
+        notes=(*notes, *news_of(network, head, setting.seed)),
+    )
+
+
+def _held(setting: Setting, dataset: Any) -> tuple[str, Split, list[str]]:
+    """The name of the data, who holds what as setting or data say, and what was made of the images."""
+    table, side = setting.data.model_dump(exclude={"name"}), setting.model.image_size
+    if isinstance(dataset, Split):
+        for key, value in table.items():
+            if value is not None:
+                raise BadInput(f"data.{key} = {value!r}, but the split says who holds what; leave it out")
+        given = as_given(dataset)
+        pool = resized(given.pool, side)
+        return "your data", replace(given, pool=pool), news_of_sizes(given.pool, pool)
+    if dataset is None:
+        name, data = setting.data.name, load(setting.data.name)
+    else:
+        data = as_dataset(getattr(dataset, "name", "your data"), dataset, "the data set")
+        name = data.name
+    fitting = resized_set(data, side)
+    divided = split(fitting, **table, seed=derive(setting.seed, "split"))
+    return name, divided, news_of_sizes(data.train, fitting.train)
 
 
 def check_names(setting: Setting) -> None:
@@ -200,20 +231,18 @@ def check_defence(setting: Setting, defence: str) -> None:
     check_compatible(strategy, defended_channel(channel, stack), stack)
 
 
-def _check_task(strategy: Strategy, network: nn.Module, holders: Split) -> None:
-    """Refuse a network, or images of the server's own, that the strategy could not begin with."""
-    strategy.begin(
-        ServerState(
-            module=network,
-            layout=Layout.of(network),
-            shape=holders.pool.shape,
-            classes=holders.pool.classes,
-            sizes=tuple(map(len, holders.clients)),
-            images=holders.images("auxiliary"),
-            seed=0,
-            number=0,
-            vector=read_vector(network),
-        )
+def first_server(network: nn.Module, holders: Split) -> ServerState:
+    """The server of a federation among `holders`, before it begins."""
+    return ServerState(
+        module=network,
+        layout=Layout.of(network),
+        shape=holders.pool.shape,
+        classes=holders.pool.classes,
+        sizes=tuple(map(len, holders.clients)),
+        images=holders.images("auxiliary"),
+        seed=0,
+        number=0,
+        vector=read_vector(network),
     )
 
 
@@ -228,6 +257,12 @@ def check_trainable(setting: Setting, defence: str, network: nn.Module, holders:
         raise BadInput(
             f"{defence}: 1 client takes part in a round, and the sum of one update is that update; "
             "raise training.fraction or data.clients, or leave the defence out"
+        )
+    if plan.participants(len(sizes)) < channel.least:
+        raise BadInput(
+            f"the channel {training.channel!r} sums the updates of at least {channel.least} clients, and "
+            f"{plan.participants(len(sizes))} of {len(sizes)} takes part in a round; raise "
+            "training.fraction or the number of clients, or take the channel 'plain'"
         )
     if stack.stopping() is not None and not len(holders.auxiliary):
         raise BadInput(f"{defence} looks at images that nobody trains on; set data.auxiliary above 0")

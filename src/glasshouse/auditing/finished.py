@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,18 @@ from torch import nn
 
 from glasshouse.access import ModelAccess, Protocol, QueryAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.auditing.attacking import assignments, attack_target
-from glasshouse.auditing.battery import utility
+from glasshouse.auditing.attacking import Assignment, assignments, attack_target
+from glasshouse.auditing.battery import outcome_by_image, utility
 from glasshouse.auditing.case import Case
 from glasshouse.auditing.curvature import sharpness
 from glasshouse.auditing.experiment import Experiment, check_names
+from glasshouse.auditing.networks import news_of
 from glasshouse.auditing.setting import AttackTable, DataTable, Setting
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.target import Target, Variant
 from glasshouse.data.duplicates import first_copies, without_copies
 from glasshouse.data.parts import read_parts
+from glasshouse.data.resizing import news_of_sizes, resized
 from glasshouse.data.split import Split
 from glasshouse.errors import BadInput
 from glasshouse.evidence.truth import NOBODY
@@ -29,7 +30,8 @@ from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import hits
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.seeds import derive
-from glasshouse.models.loading import check_output, load_weights, seeded_model
+from glasshouse.models.freezing import freeze
+from glasshouse.models.loading import checked_copy, load_weights, seeded_model
 from glasshouse.progress import Progress
 from glasshouse.registry import parse_spec
 from glasshouse.runfolder import RunFolder
@@ -37,6 +39,9 @@ from glasshouse.runfolder import RunFolder
 ADVERSARIES = (QueryAccess, ModelAccess)
 """Who can attack a model without its training: whoever may ask it, and whoever owns it."""
 
+
+FINISHED = Variant("finished", "none")
+"""What stands in for a training that nobody saw."""
 
 EPS = "(0.01,0.02,0.05,0.1)"
 """How far evasion attacks may move a pixel: as in an audit by default."""
@@ -60,17 +65,19 @@ def prepare_finished(setting: Setting, parts: Mapping[str, Any], model: nn.Modul
     """
     check_names(setting)
     split = _split(parts)
-    pool = split.pool
+    pool = resized(split.pool, setting.model.image_size)
+    notes = news_of_sizes(split.pool, pool)
+    split = dataclasses.replace(split, pool=pool)
     name = setting.model.name
     if model is not None:
         name = type(model).__name__
-        check_output(model, name, pool.shape, pool.classes)
-        network = deepcopy(model)
+        network = checked_copy(model, pool.shape, pool.classes)
     elif setting.model.weights:
         network = seeded_model(name, pool.shape, pool.classes, derive(setting.seed, "weights"))
         load_weights(network, setting.model.weights)
     else:
         raise BadInput("a finished model needs its weights; give --weights, a .safetensors or .pt file")
+    freeze(network, setting.model.train)
     setting = setting.model_copy(
         update={
             "data": DataTable(name=_source(parts["members"]), clients=1),
@@ -80,7 +87,9 @@ def prepare_finished(setting: Setting, parts: Mapping[str, Any], model: nn.Modul
             ),
         }
     )
-    return Experiment(setting, split, network, read_vector(network), True, live=model is not None)
+    notes += news_of(network, None, setting.seed)
+    start = read_vector(network)
+    return Experiment(setting, split, network, start, True, live=model is not None, notes=tuple(notes))
 
 
 def _split(parts: Mapping[str, Any]) -> Split:
@@ -112,18 +121,24 @@ def audit_finished(
 ) -> tuple[list[Finding], Exhibits]:
     """Every attack of the setting that the outsider or the owner can run; non-members are the test images."""
     target = _target(experiment)
-    tried = [a for a in assignments(experiment.setting.audit.attacks) if a.access in ADVERSARIES]
-    if not tried:
-        raise BadInput("none of the attacks is one of the outsider or the owner; name others")
+    tried = attacks_on_finished(experiment.setting)
     shadowing = Shadowing(experiment, folder.work / "shadows", engine, progress)
-    findings = [utility(target), *sharpness(experiment, target, folder)]
-    exhibits = Exhibits()
+    findings = [utility(target, experiment.notes), *sharpness(experiment, target, folder)]
+    exhibits = Exhibits(records=(outcome_by_image(target),))
     for attacked in attack_target(
         target, tried, shadowing.under("none"), folder, engine, progress, detailed=detailed
     ):
         findings += attacked.findings
         exhibits += attacked.exhibits
     return findings, exhibits
+
+
+def attacks_on_finished(setting: Setting) -> list[Assignment]:
+    """The attacks of the setting that need no more than the model."""
+    tried = [a for a in assignments(setting.audit.attacks) if a.access in ADVERSARIES]
+    if not tried:
+        raise BadInput("none of the attacks is one of the outsider or the owner; name others")
+    return tried
 
 
 def _target(experiment: Experiment) -> Target:
@@ -135,7 +150,7 @@ def _target(experiment: Experiment) -> Target:
             model, Layout.of(model), setting.training.recipe(), split.pool.shape, split.pool.classes
         ),
         model=model,
-        truth=dataclasses.replace(experiment.truth, clients=(), test=test),
+        truth=dataclasses.replace(experiment.truth, clients=(), test=test, test_places=split.nonmembers),
         auxiliary=experiment.auxiliary,
     )
-    return Target(Variant("finished", "none"), case, hits(model, test).numpy(), setting.training.rounds)
+    return Target(FINISHED, case, hits(model, test).numpy(), setting.training.rounds)

@@ -38,6 +38,11 @@ from glasshouse.federation.updates import Delivery, Update, check_stored
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.layout import write_vector
 
+ALONE = "every round that was seen has one client, and the sum of one update is that update"
+NO_REPORTS = "clients report nothing beside their updates"
+NO_PAYLOAD = "the server sends nothing beside the model"
+"""Why an adversary reads nothing, in words."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -106,7 +111,7 @@ def _owned(case: Case, _: bool) -> Grant:
 
 
 def _updates(case: Case, _: bool) -> Grant:
-    _check_shows_updates(case.protocol.channel)
+    check_shows_updates(case.protocol.channel)
     seen = tuple(
         SeenUpdates(observed.number, observed.sent, _single_updates(observed)) for observed in _rounds(case)
     )
@@ -128,7 +133,7 @@ def _sums(case: Case, _: bool) -> Grant:
         if len(observed.delivery.clients) > 1
     )
     if not seen:
-        raise CannotRun("every round that was seen has one client, and the sum of one update is that update")
+        raise CannotRun(ALONE)
     left_out = len(rounds) - len(seen)
     note = f"{left_out} of {len(rounds)} rounds had one client and are left out" if left_out else None
     channel = case.protocol.channel
@@ -148,7 +153,7 @@ def _reports(case: Case, _: bool) -> Grant:
         if observed.delivery.reports
     )
     if not seen:
-        raise CannotRun("clients report nothing beside their updates")
+        raise CannotRun(NO_REPORTS)
     return Grant(ReportAccess(case.protocol, seen))
 
 
@@ -159,20 +164,19 @@ def _payloads(case: Case, _: bool) -> Grant:
         if observed.payload
     )
     if not seen:
-        raise CannotRun("the server sends nothing beside the model")
+        raise CannotRun(NO_PAYLOAD)
     return Grant(PayloadAccess(case.protocol, seen))
 
 
 def _crafting(case: Case, changes_network: bool) -> Grant:
     clients = _clients(case)
-    _check_shows_updates(clients.channel)
+    check_shows_updates(clients.channel)
     return _server(case, ServerAccess, clients, changes_network)
 
 
 def _blind_crafting(case: Case, changes_network: bool) -> Grant:
     clients = _clients(case).behind_a_sum()
-    if len(clients.sizes) < 2:
-        raise CannotRun("there is one client, and the sum of one update is that update: no server is blind")
+    check_is_a_sum(len(clients.sizes))
     granted = _server(case, BlindServerAccess, clients, changes_network)
     return dataclasses.replace(granted, described=(*granted.described, clients.channel.described))
 
@@ -229,9 +233,16 @@ def _clients(case: Case) -> LiveClients:
     return case.clients
 
 
-def _check_shows_updates(channel: Channel) -> None:
+def check_shows_updates(channel: Channel) -> None:
+    """Raise `CannotRun` where only a sum of the updates reaches the server."""
     if not channel.shows_updates:
         raise CannotRun(f"no single update reaches the server: {channel.described}")
+
+
+def check_is_a_sum(clients: int) -> None:
+    """Raise `CannotRun` where the sum of the updates of so many clients is an update."""
+    if clients < 2:
+        raise CannotRun("there is one client, and the sum of one update is that update: no server is blind")
 
 
 _ANSWERS: WeakKeyDictionary[Case, dict[tuple[tuple[int, ...], bytes], Tensor]] = WeakKeyDictionary()

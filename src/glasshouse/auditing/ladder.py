@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from glasshouse.access import UpdateAccess
 from glasshouse.attacks.inversion.effort import affordable_steps
-from glasshouse.attacks.inversion.updates import BatchNorm, Dropout
+from glasshouse.attacks.inversion.updates import Dropout, mixes_batches
 from glasshouse.auditing.adapting import adaptive_forms
 from glasshouse.auditing.case import Case, protocol_of
 from glasshouse.auditing.examine import NOT_RUN, examine
@@ -92,12 +92,10 @@ def climb(
     channel = target.case.protocol.channel
     if not channel.shows_updates:
         return [_not_climbed(target, f"no single update reaches the server: {channel.described}")]
-    table, recipe = experiment.setting.audit, target.case.protocol.recipe
-    batch = min(BATCH, len(experiment.split.members))
-    rungs = make_rungs(recipe, experiment.model, table.named_defences, batch)
-    seconds = table.seconds / len(rungs)
+    rungs = rungs_of(experiment, target.case.protocol.recipe)
+    seconds = experiment.setting.audit.seconds / len(rungs)
     victims = choose_victims(experiment, seconds)
-    files = {rung: f"ladder/{work_name(rung.cell, split_defences(rung.defence))}" for rung in rungs}
+    files = {rung: file_of(rung) for rung in rungs}
     kept = {rung: folder.kept(file, Climbed) for rung, file in files.items()}
     missing = [rung for rung, climbed in kept.items() if climbed is None]
     cases = [make_case(experiment, target, rung, victims, engine) for rung in missing]
@@ -114,6 +112,17 @@ def climb(
     return [finding for climbed in kept.values() if climbed is not None for finding in climbed.findings]
 
 
+def rungs_of(experiment: Experiment, recipe: Recipe) -> list[Rung]:
+    """The rungs of an audit whose clients train by `recipe`."""
+    batch = min(BATCH, len(experiment.split.members))
+    return make_rungs(recipe, experiment.model, experiment.setting.audit.named_defences, batch)
+
+
+def file_of(rung: Rung) -> str:
+    """Under which name what was found on a rung is kept."""
+    return f"ladder/{work_name(rung.cell, split_defences(rung.defence))}"
+
+
 def make_rungs(
     recipe: Recipe, network: nn.Module, defences: Sequence[str] = (), batch: int = BATCH
 ) -> list[Rung]:
@@ -122,15 +131,14 @@ def make_rungs(
     Where training mode changes nothing about the network, it is no rung of its own. From the rung of batches
     on a client has `batch` images, and takes several steps in each epoch of its training.
     """
+    recipe = recipe.in_round(None)
     gradient = dataclasses.replace(
-        recipe,
-        epochs=1,
-        batch_size=0,
-        optimiser="sgd",
-        momentum=0.0,
+        recipe.plain(),
         weight_decay=0.0,
-        schedule="constant",
         mode="eval",
+        precision="float32",
+        clip_grad_norm=0.0,
+        augment="",
     )
     training = dataclasses.replace(gradient, mode="train")
     local = dataclasses.replace(recipe, batch_size=min(recipe.batch(batch), max(2, batch // 2)))
@@ -163,7 +171,7 @@ def make_rungs(
 
 def _train_mode(network: nn.Module, recipe: Recipe) -> Iterator[Rung]:
     """The rung of training mode, on two images where batch norm needs a batch to go by."""
-    mixed = any(isinstance(module, BatchNorm) for module in network.modules())
+    mixed = mixes_batches(network)
     if how := _in_train_mode(network):
         count = "two images" if mixed else "one image"
         words = f"{count}, one gradient step{how}, label{'s' if mixed else ''} unknown"
@@ -174,7 +182,7 @@ def _in_train_mode(network: nn.Module) -> str:
     """What training mode changes about the network, in words."""
     modules = list(network.modules())
     changes = {
-        "batch norm by the batch": any(isinstance(module, BatchNorm) for module in modules),
+        "batch norm by the batch": mixes_batches(network),
         "dropout with masks unknown": any(isinstance(module, Dropout) and module.p for module in modules),
     }
     said = " and ".join(change for change, happens in changes.items() if happens)

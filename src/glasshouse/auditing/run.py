@@ -9,6 +9,7 @@ from torch import nn
 from glasshouse.auditing.battery import run_battery
 from glasshouse.auditing.experiment import Experiment, prepare
 from glasshouse.auditing.finished import audit_finished, prepare_finished
+from glasshouse.auditing.planning.plan import AuditPlan, Planner, announce
 from glasshouse.auditing.search import Search
 from glasshouse.auditing.setting import Setting
 from glasshouse.exhibits import Exhibits
@@ -19,6 +20,7 @@ from glasshouse.registry import newly_imported
 from glasshouse.results import Results, write_results
 from glasshouse.runfolder import RunFolder, open_run
 from glasshouse.store import slug
+from glasshouse.verdicts.division import division_lines
 
 Battery = Callable[..., tuple[list[Finding], Exhibits]]
 
@@ -42,8 +44,7 @@ def run_audit(
     """
 
     def prepared(seed: int) -> Experiment:
-        seeded = setting.model_copy(update={"seed": seed})
-        return prepare(seeded, dataset, model) if parts is None else prepare_finished(seeded, parts, model)
+        return _prepared(setting.model_copy(update={"seed": seed}), dataset, model, parts)
 
     experiment = prepared(setting.seed)
     battery: Battery = run_battery if parts is None else audit_finished
@@ -52,12 +53,45 @@ def run_audit(
     stem = f"audit-{slug(Path(experiment.setting.data.name).stem)}"
     folder = open_run(Path(out) if out is not None else None, stem, experiment.config(), experiment.origin)
     with Progress(quiet=quiet) as progress, Engine(workers, engine, say=progress.say) as running:
-        for line in filter(None, (*newly_imported(), experiment.copies, folder.news)):
+        told = division_lines(experiment.division) if parts is None else []
+        for line in filter(None, (*newly_imported(), *told, *experiment.news, folder.news)):
             progress.say(line)
+        if not quiet:
+            planner = Planner(
+                experiment, running, seeds=seeds, finished=parts is not None, folder=folder.path
+            )
+            announce(planner, progress)
         findings, exhibits = battery(experiment, folder, running, progress)
         for seed in progress.track(range(setting.seed + 1, setting.seed + seeds), "seeds", seeds - 1):
             repeated = prepared(seed)
             below = RunFolder(folder.path / "seeds" / str(seed), repeated.config(), repeated.origin)
             more, drawn = battery(repeated, below, running, progress, detailed=False)
             findings, exhibits = findings + more, exhibits + drawn
+    if parts is None:
+        exhibits += Exhibits(division=(experiment.division,))
     return write_results(folder.path, findings, exhibits)
+
+
+def plan_audit(
+    setting: Setting,
+    *,
+    dataset: Any = None,
+    model: nn.Module | None = None,
+    parts: Mapping[str, Any] | None = None,
+    seeds: int = 1,
+    workers: int | None = None,
+    engine: str = "processes",
+) -> AuditPlan:
+    """What `run_audit` would do and how long that would take; it trains a few steps, and writes nothing."""
+    experiment = _prepared(setting, dataset, model, parts)
+    with Progress() as progress, Engine(workers, engine, say=progress.say) as running:
+        for line in filter(None, (*newly_imported(), experiment.copies)):
+            progress.say(line)
+        plan, _ = Planner(experiment, running, seeds=seeds, finished=parts is not None).timed()
+    return plan
+
+
+def _prepared(
+    setting: Setting, dataset: Any, model: nn.Module | None, parts: Mapping[str, Any] | None
+) -> Experiment:
+    return prepare(setting, dataset, model) if parts is None else prepare_finished(setting, parts, model)

@@ -113,9 +113,9 @@ def _search(
         half = len(defences) // 2
         return coarse(defences[:half]) + coarse(defences[half:])
 
-    known = _usable(experiment, [*setting.audit.named_defences, *singles(evasion=_asks(limits))], progress)
+    known = usable(experiment, [*setting.audit.named_defences, *singles(evasion=_asks(limits))], progress)
     findings += coarse(known)
-    findings += coarse(_usable(experiment, compositions(_options(findings, limits)), progress))
+    findings += coarse(usable(experiment, compositions(_options(findings, limits)), progress))
     met = [name for name in dict.fromkeys(f.defence for f in findings) if name is not None and name != "none"]
     full = best_options(_options(findings, limits))
     progress.say(f"{len(met)} defences tried; every attack now meets {', '.join(full)}")
@@ -186,7 +186,7 @@ def _asks(limits: Limits) -> bool:
     return any(limit.about and about_families(limit.about) <= about_the_model() for limit in limits.limits)
 
 
-def _usable(experiment: Experiment, defences: Iterable[str], progress: Progress) -> list[str]:
+def usable(experiment: Experiment, defences: Iterable[str], progress: Progress) -> list[str]:
     """Those that go with the setting's strategy, channel and network; of the others it is said why not."""
     usable = []
     for defence in dict.fromkeys(defences):

@@ -8,16 +8,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
+from glasshouse.auditing.training_table import IMAGES, REPEATS, Table
+from glasshouse.auditing.training_table import TrainingTable as TrainingTable
 from glasshouse.errors import BadInput
-from glasshouse.learning.recipe import Recipe
 from glasshouse.reading import parse_toml, read_file
 from glasshouse.registry import unknown
 
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 """Several names, as a list or a tuple."""
 
+
+Patterns = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    Field(strict=False),
+]
+"""Several names, as a list or a tuple, or one by itself."""
 
 MEMBERSHIP = ("loss-threshold", "gap", "mia-bad", "lira", "rmia", "bavaria", "stacked", "loss-trajectory")
 """The membership attacks that every audit runs unless it says otherwise."""
@@ -28,28 +36,21 @@ ALL = "all"
 LONGEST = 1_000_000
 """Bytes of a configuration."""
 
-REPEATS = 1_000_000
-"""The most rounds, epochs, clients or shadow models: beyond any experiment, and still counted at once."""
-
-IMAGES = 1_000_000_000
-"""The most images that a size may ask for."""
-
-
-class Table(BaseModel):
-    """A table of the configuration: every key has a default, an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+SIDE = 4096
+"""The longest side, in pixels, that images are resized to."""
 
 
 class DataTable(Table):
-    """The data, and who holds what of them; sizes left out are chosen to fit.
+    """The data, and who holds what of them; what is left out follows from the data.
 
-    With the partition `by-user`, 0 `clients` means one for each user.
+    Data that name clients are divided as they say; from others `clients` are made by a `partition`, ten of
+    them and at random unless it is said. Sizes left out are chosen to fit.
     """
 
     name: str = "digits"
-    clients: int = Field(default=10, ge=0, le=REPEATS)
-    partition: str = "iid"
+    clients: int | None = Field(default=None, ge=1, le=REPEATS)
+    partition: str | None = None
+    holdout: Literal["within-clients", "whole-clients"] | None = None
     members: int | None = Field(default=None, ge=1, le=IMAGES)
     nonmembers: int | None = Field(default=None, ge=0, le=IMAGES)
     auxiliary: int | None = Field(default=None, ge=0, le=IMAGES)
@@ -57,36 +58,12 @@ class DataTable(Table):
 
 
 class ModelTable(Table):
-    """The network, and the weights it starts from."""
+    """The network, the weights it starts from, which of them are trained, and the side of its images."""
 
     name: str = "lenet"
     weights: str = ""
-
-
-class TrainingTable(Table):
-    """The federation: `rounds` of local training on a `fraction` of the clients.
-
-    Updates reach the server through `channel`; a crafting server that is blind gets its rounds through the
-    same one, or through secure aggregation where that is `plain`.
-    """
-
-    strategy: str = "fedavg"
-    channel: str = "plain"
-    rounds: int = Field(default=10, ge=1, le=REPEATS)
-    fraction: float = Field(default=1.0, gt=0, le=1)
-    target_accuracy: float | None = Field(default=None, gt=0, le=1)
-    local_test: int = Field(default=1000, ge=0, le=IMAGES)
-    epochs: int = Field(default=1, ge=1, le=REPEATS)
-    batch_size: int = Field(default=32, ge=0, le=IMAGES)
-    optimiser: Literal["sgd", "adam"] = "sgd"
-    lr: float = Field(default=0.05, gt=0, allow_inf_nan=False)
-    momentum: float = Field(default=0.0, ge=0, lt=1)
-    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-
-    def recipe(self) -> Recipe:
-        """The clients' recipe."""
-        keys = ("epochs", "batch_size", "optimiser", "lr", "momentum", "weight_decay")
-        return Recipe(**{key: getattr(self, key) for key in keys})
+    train: Patterns = ()
+    image_size: int | None = Field(default=None, ge=1, le=SIDE)
 
 
 class AttackTable(Table):
@@ -157,7 +134,14 @@ class Setting(Table):
 
 
 EXAMPLE = Setting(
-    data=DataTable(partition="dirichlet(alpha=0.5)", members=400, nonmembers=500, auxiliary=600, test=297),
+    data=DataTable(
+        clients=10,
+        partition="dirichlet(alpha=0.5)",
+        members=400,
+        nonmembers=500,
+        auxiliary=600,
+        test=297,
+    ),
     training=TrainingTable(fraction=0.5, rounds=30, epochs=5, batch_size=10, lr=0.1),
     audit=AttackTable(
         # All but gradient-alignment, which would take as long as all the others together.
@@ -212,6 +196,8 @@ def explain(error: ValidationError) -> str:
     """The first fault of a configuration, in one line."""
     fault = error.errors()[0]
     place = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "value_error":
+        return f"{place}.{fault['ctx']['error']}"
     if fault["type"] == "extra_forbidden":
         table: Any = Setting
         for part in fault["loc"][:-1]:
@@ -247,7 +233,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_quoted(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, tuple):
-        return "[" + "".join(f"\n    {_toml(item)}," for item in value) + "\n]"
+        return "[" + "".join(f"\n    {_toml(item)}," for item in value) + ("\n]" if value else "]")
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
@@ -272,9 +258,17 @@ class _Short(reprlib.Repr):
 _SHORT = _Short()
 
 
+def _place(error: ValidationError) -> tuple[str | int, ...]:
+    """Where the first fault is; of keys that do not go together, the one that the message begins with."""
+    fault = error.errors()[0]
+    if fault["type"] != "value_error":
+        return fault["loc"]
+    return *fault["loc"], str(fault["ctx"]["error"]).split()[0]
+
+
 def _line(text: str, error: ValidationError) -> str:
     """Where in the file the first fault is: `, line 7`."""
-    *tables, key = (str(part) for part in error.errors()[0]["loc"] if not isinstance(part, int))
+    *tables, key = (part for part in _place(error) if not isinstance(part, int))
     header, wanted = "", ".".join(tables)
     for number, line in enumerate(text.splitlines(), 1):
         if table := re.match(r"\s*\[([^\]]+)\]", line):

@@ -1,6 +1,6 @@
 """Shadow models for an audit: what a setting says of them, trained at most once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from glasshouse.attacks.attack import DEFENDED
 from glasshouse.auditing.case import ShadowSource
 from glasshouse.auditing.experiment import Experiment
+from glasshouse.data.partitions import drawn_by_labels
 from glasshouse.defences import make_defences
 from glasshouse.errors import BadInput, CannotRun, Fault
 from glasshouse.federation.shadows import (
@@ -58,44 +59,38 @@ class Shadowing:
 
         They are trained for as many `rounds` as the target was, if it was stopped early.
         """
-        if self._auxiliary < FEWEST_AUXILIARY:
-            raise CannotRun(
-                f"{self._auxiliary} auxiliary images are too few to train shadow models on; "
-                f"set data.auxiliary to {FEWEST_AUXILIARY} or more"
-            )
-        master, members = np.arange(self._auxiliary), len(self._experiment.split.members)
-        return self._train(
-            "offline", defence, rounds, lambda count, rng: shadow_sets(master, members, count, rng)
-        )
+        return self._train("offline", defence, rounds)
 
     def online(self, defence: str, rounds: int | None = None) -> Shadows:
         """Shadows on halves of the candidates, so that half of the shadows saw each of them."""
-        candidates = np.arange(self._auxiliary, len(self._pool))
-        return self._train("online", defence, rounds, lambda count, rng: online_sets(candidates, count, rng))
+        return self._train("online", defence, rounds)
 
-    def _train(
-        self,
-        kind: str,
-        defence: str,
-        rounds: int | None,
-        draw: Callable[[int, np.random.Generator], list[ShadowSet]],
-    ) -> Shadows:
+    def planned(self, kind: str, defence: str, rounds: int | None = None) -> tuple[Training, list[ShadowSet]]:
+        """How the "offline" or "online" shadows are trained, and on what; `CannotRun` if there are none."""
         setting = self._experiment.setting
-        count = setting.audit.shadows
-        if defence != "none":
-            count = min(count, setting.audit.adaptive_shadows)
-        if not count:
-            raise CannotRun("the setting trains no shadow models (audit.shadows = 0)")
-        key = (kind, defence, rounds or make_defences(defence).rounds(setting.training.rounds))
+        count = check_possible(self._experiment, kind, defence)
+        rng = numpy_rng(setting.seed, "shadow sets", kind)
+        if kind == "offline":
+            master, members = np.arange(self._auxiliary), len(self._experiment.split.members)
+            sets = shadow_sets(master, members, count, rng)
+        else:
+            sets = online_sets(np.arange(self._auxiliary, len(self._pool)), count, rng)
+        training = self._training(defence, rounds or self._rounds(defence))
+        seed = derive(setting.seed, "shadows", kind)
+        return affordable(training, self._pool, sets, seed), sets
+
+    def _rounds(self, defence: str) -> int:
+        return make_defences(defence).rounds(self._experiment.setting.training.rounds)
+
+    def _train(self, kind: str, defence: str, rounds: int | None) -> Shadows:
+        key = (kind, defence, rounds or self._rounds(defence))
         if key not in self._kept:
-            sets = draw(count, numpy_rng(setting.seed, "shadow sets", kind))
-            seed = derive(setting.seed, "shadows", kind)
-            training = affordable(self._training(*key[1:]), self._pool, sets, seed)
-            answers = self._trained(training, sets, seed)
-            self._kept[key] = self._shadows(kind, training, answers, sets)
+            training, sets = self.planned(*key)
+            self._kept[key] = self._shadows(kind, training, self._trained(kind, training, sets), sets)
         return self._kept[key]
 
-    def _trained(self, training: Training, sets: list[ShadowSet], seed: int) -> Answers:
+    def _trained(self, kind: str, training: Training, sets: list[ShadowSet]) -> Answers:
+        seed = derive(self._experiment.setting.seed, "shadows", kind)
         try:
             answers = train_shadows(
                 self._experiment.model,
@@ -127,13 +122,13 @@ class Shadowing:
         training, audit = setting.training, setting.audit
         federated = audit.shadow_training == "like-target"
         strategy: Strategy = STRATEGIES.make(training.strategy)
-        by_user = setting.data.partition.startswith("by-user")
+        divided = drawn_by_labels(self._experiment.split.partition)
         return Training(
             recipe=training.recipe(),
             rounds=rounds,
             clients=len(self._experiment.split.clients) if federated else 1,
             fraction=training.fraction if federated else 1.0,
-            partition="iid" if by_user or not federated else setting.data.partition,
+            partition=self._experiment.split.partition if divided and federated else "iid",
             strategy=training.strategy if federated and not strategy.needs_images else "fedavg",
             defences=defence,
         )
@@ -149,8 +144,27 @@ class Shadowing:
         if setting.audit.shadow_training == "like-target" and training.strategy != target:
             described += f", by fedavg, as no server has the images that {target} needs"
         start = "" if self._experiment.fresh_weights else ", from the target's own first weights"
+        if self._experiment.head is not None:
+            start = ", from the weights of the target's file with last layers of their own"
         cut = self._auxiliary
         return Shadows(answers.about(slice(cut)), answers.about(slice(cut, None)), described + start)
+
+
+def check_possible(experiment: Experiment, kind: str, defence: str) -> int:
+    """How many shadow models are trained under `defence`; raises `CannotRun` where none can be.
+
+    The `kind` is "offline", of the auxiliary images, or "online", of the candidates.
+    """
+    audit, auxiliary = experiment.setting.audit, len(experiment.auxiliary)
+    if kind == "offline" and auxiliary < FEWEST_AUXILIARY:
+        raise CannotRun(
+            f"{auxiliary} auxiliary images are too few to train shadow models on; "
+            f"set data.auxiliary to {FEWEST_AUXILIARY} or more"
+        )
+    count = audit.shadows if defence == "none" else min(audit.shadows, audit.adaptive_shadows)
+    if not count:
+        raise CannotRun("the setting trains no shadow models (audit.shadows = 0)")
+    return count
 
 
 def ready(source: ShadowSource, kinds: Iterable[str]) -> ShadowSource:

@@ -100,7 +100,7 @@ def train_target(
     """
     setting, reads = experiment.setting, frozenset(reads)
     federation, history, record = train(experiment, folder, engine, progress, variant, reads)
-    plan = _plan(setting, variant, reads)
+    plan = plan_of(setting, variant, reads)
     conditions = federation.conditions(plan)
     ends = _ends(len(history.rounds), setting.audit.observe)
     observed = [number for number in ends if number in plan.observe and history.rounds[number].clients]
@@ -119,7 +119,7 @@ def train_target(
         promises=make_defences(variant.defence).promises(conditions),
         directions=None if experiment.canaries is None else experiment.canaries.directions,
     )
-    write_tensors(weights_file(folder, variant), model.state_dict())
+    write_tensors(weights_file(folder.path, variant), model.state_dict())
     hits = federation.evaluator.hits(history.vector).numpy()
     seconds = sum(row.seconds for row in history.rounds)
     settled = settled_spec(variant.defence, conditions)
@@ -127,9 +127,14 @@ def train_target(
     return Target(variant, case, hits, len(history.rounds), curve, seconds, settled)
 
 
-def weights_file(folder: RunFolder, variant: Variant) -> Path:
+def weights_file(folder: Path, variant: Variant) -> Path:
     """Where the final weights lie; they are written when the training is done."""
-    return folder.path / "weights" / f"{slug(variant.name)}.safetensors"
+    return folder / "weights" / f"{slug(variant.name)}.safetensors"
+
+
+def share_trained(setting: Setting, folder: RunFolder, variant: Variant) -> float:
+    """How much of a training is done, from 0 to 1, in whichever process it runs."""
+    return min(1.0, Record(folder.work / variant.stem).rounds() / plan_of(setting, variant).rounds)
 
 
 def train(
@@ -141,23 +146,8 @@ def train(
     reads: frozenset[type[Access]],
 ) -> tuple[Federation, History, Record]:
     """The trained federation with its history; the record in the folder is where a later call goes on."""
-    setting, central = experiment.setting, variant.strategy == CENTRAL
-    training, split = setting.training, experiment.split
-    if central:
-        split = dataclasses.replace(split, clients=(split.members,))
-    federation = Federation(
-        experiment.model,
-        split,
-        training.recipe(),
-        engine=engine,
-        strategy=STRATEGIES.make("fedavg" if central else variant.strategy),
-        defences=make_defences(variant.defence),
-        channel=CHANNELS.make("plain" if central else training.channel),
-        local_test=0 if central else training.local_test,
-        canaries=experiment.canaries,
-        seed=derive(setting.seed, "federation"),
-    )
-    record, plan = Record(folder.work / variant.stem), _plan(setting, variant, reads)
+    setting, federation = experiment.setting, federation_of(experiment, variant, engine)
+    record, plan = Record(folder.work / variant.stem), plan_of(setting, variant, reads)
     federation = federation.settled(plan)
     _drop_if_watched_less(folder, variant, plan)
     history = federation.run(
@@ -170,6 +160,26 @@ def train(
     return federation, history, record
 
 
+def federation_of(experiment: Experiment, variant: Variant, engine: Engine) -> Federation:
+    """Who trains together in `variant`, and how."""
+    setting, central = experiment.setting, variant.strategy == CENTRAL
+    training, split = setting.training, experiment.split
+    if central:
+        split = dataclasses.replace(split, clients=(split.members,))
+    return Federation(
+        experiment.model,
+        split,
+        training.recipe(),
+        engine=engine,
+        strategy=STRATEGIES.make("fedavg" if central else variant.strategy),
+        defences=make_defences(variant.defence),
+        channel=CHANNELS.make("plain" if central else training.channel),
+        local_test=0 if central else training.local_test,
+        canaries=experiment.canaries,
+        seed=derive(setting.seed, "federation"),
+    )
+
+
 def _drop_if_watched_less(folder: RunFolder, variant: Variant, plan: Plan) -> None:
     """Remove a training whose record lacks what `plan` asks for: an edited attack may read more."""
     watched = f"{variant.stem}/watched"
@@ -179,7 +189,8 @@ def _drop_if_watched_less(folder: RunFolder, variant: Variant, plan: Plan) -> No
         folder.keep(watched, Watched(plan.observe, plan.observe_updates))
 
 
-def _plan(setting: Setting, variant: Variant, reads: frozenset[type[Access]]) -> Plan:
+def plan_of(setting: Setting, variant: Variant, reads: frozenset[type[Access]] = frozenset()) -> Plan:
+    """How long `variant` trains, and what is kept of it for somebody with the accesses `reads`."""
     training, central = setting.training, variant.strategy == CENTRAL
     defences = make_defences(variant.defence)
     rounds, stopping = defences.rounds(training.rounds), defences.stopping()

@@ -10,17 +10,24 @@ COMMENTS = {
 A named set, a folder with a subfolder per class, an .npz with x and y, hf:name, or package.module:function.
 """,
     "data.clients": """
-How many clients; with the partition "by-user", 0 means one for each user.
-""",
-    "data.partition": """
-"iid", "shards(per_client=2)", "dirichlet(alpha=0.5)" or "by-user".
+How many clients, and how images are divided among them: "iid", "shards(per_client=2)",
+"dirichlet(alpha=0.5)", "by-user" or package.module:function. Leave both out if your data name their clients;
+holdout = "whole-clients" then keeps whole clients out of training, not images of each.
 """,
     "data.members": """
 How many images the clients hold together, how many are kept out for the membership attacks, how many the
 adversaries may use as auxiliary data, how many the model is tested on. Left out, they share what there is.
 """,
     "model.name": """
-A name of the zoo or package.module:factory, and a .safetensors or .pt file to start from ("" for none).
+A name of the zoo or package.module:factory, with options if it takes any: "resnet20(width=8)".
+""",
+    "model.weights": """
+A .safetensors or .pt file to start from ("" for none); a last layer of other classes is drawn anew.
+""",
+    "model.train": """
+Resize all images to this side:
+image_size = 32
+Train and send only parameters whose names match one of these patterns, as ["head.*"]; none for all.
 """,
     "training.channel": """
 How updates reach the server: "plain", "secure" (masked and quantised; only their sum arrives), "ideal" (the
@@ -33,6 +40,23 @@ The share of the clients that takes part in each round.
 Stop early at this test accuracy:
 target_accuracy = 0.95
 How many test images each participant's own model is scored on (0: none).
+""",
+    "training.optimiser": """
+"sgd", "adam", "adamw" or "rmsprop". Their options, where they are not torch's: betas = [0.9, 0.999] and eps
+of Adam and AdamW, alpha and eps of RMSprop, momentum of SGD and RMSprop.
+""",
+    "training.schedule": """
+"constant", "cosine", "step" (by gamma after every step_size rounds), "halving" or "steps". It spans all
+rounds, after so many of warmup; with schedule_over = "epochs" each local training runs through it.
+""",
+    "training.clip_grad_norm": """
+Cut the gradient of each batch to this length (0: never).
+""",
+    "training.augment": """
+What each training image goes through: "crop(pad=4)+flip", "rotation(degrees=15)", "jitter(contrast=0.2)".
+""",
+    "training.precision": """
+"bfloat16" trains in mixed precision; the mode "eval" without dropout, and with batch norm's statistics fixed.
 """,
     "audit.attacks": """
 Attacks that take several eps answer for each; the largest stands for the attack.

@@ -23,7 +23,8 @@ from glasshouse.federation.history import Observed
 from glasshouse.federation.updates import Delivery, Update
 from glasshouse.findings import Subject
 from glasshouse.learning.recipe import Recipe
-from glasshouse.models.loading import check_output, load_model
+from glasshouse.models.freezing import freeze
+from glasshouse.models.loading import checked_copy, load_model
 from glasshouse.models.shapes import Shape, check_classes, check_shape
 from glasshouse.registry import unknown
 
@@ -52,9 +53,10 @@ def make_case(
     check_shape(shape)
     check_classes(classes)
     named = model if isinstance(model, str) else type(model).__name__
-    network = load_model(model, shape, classes) if isinstance(model, str) else model
-    if not isinstance(model, str):
-        check_output(network, named, shape, classes)
+    network = (
+        load_model(model, shape, classes) if isinstance(model, str) else checked_copy(model, shape, classes)
+    )
+    freeze(network)
     images = {name: _images(name, source, shape, classes) for name, source in parts.items()}
     recorded = read_recorded(network, before, update)
     protocol = Protocol(network, recorded.layout, Recipe(batch_size=0), shape, classes)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from glasshouse.errors import BadInput
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.models.files import check_names, fitting, read_named, read_notes
+from glasshouse.models.freezing import exchanged
 from glasshouse.models.loading import load_weights
 
 Kind = Literal["gradient", "delta", "after"]
@@ -69,7 +70,7 @@ def read_recorded(network: nn.Module, before: Path, update: Path) -> Recorded:
     load_weights(network, before)
     layout, state = Layout.of(network), network.state_dict()
     saved = read_named(update)
-    parameters = {name for name, _ in network.named_parameters()}
+    parameters = exchanged(network).keys()
     check_names(update, saved, parameters, state.keys() - parameters)
     parts, held = [], []
     for name, shape in zip(layout.names, layout.shapes):
@@ -153,7 +154,7 @@ def _cosine(recorded: Recorded) -> float:
 
 def _drawn_alike(recorded: Recorded) -> bool:
     """Whether each large tensor of the update is of the size of the weights before."""
-    pairs = zip(recorded.layout.named(recorded.values).values(), recorded.network.parameters())
+    pairs = zip(recorded.layout.named(recorded.values).values(), exchanged(recorded.network).values())
     ratios = [
         float(value.norm() / weight.detach().norm().clamp_min(1e-30))
         for value, weight in pairs

@@ -1,0 +1,1 @@
+"""What an audit will do, and how long that takes."""

@@ -7,9 +7,16 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from glasshouse.errors import BadInput
-from glasshouse.measures.comparing import auc_difference, permutation_null, share_difference
-from glasshouse.measures.estimate import combined
-from glasshouse.measures.membership import auc, balanced_accuracy, tpr_at_fpr
+from glasshouse.measures.comparing import (
+    auc_difference,
+    mean_difference,
+    permutation_null,
+    rate_difference,
+    share_difference,
+    tpr_difference,
+)
+from glasshouse.measures.estimate import combined, mean
+from glasshouse.measures.membership import advantage, auc, balanced_accuracy, tpr_at_fpr
 
 
 def covers(estimates, true):
@@ -121,3 +128,46 @@ def test_a_permutation_test_of_what_cannot_be_estimated_says_why():
     member = np.arange(40) < 20
     with pytest.raises(BadInput, match="20 non-members cannot resolve"):
         permutation_null(partial(tpr_at_fpr, fpr=0.001), np.arange(40.0), member, np.random.default_rng(0))
+
+
+def two_attacks(rng, count):
+    """Scores of a strong and a weaker attack on the same records, and who is a member."""
+    member = np.arange(2 * count) < count
+    shared = rng.normal(size=2 * count) + member
+    return shared + 0.6 * rng.normal(size=2 * count), 0.7 * shared + 0.9 * rng.normal(size=2 * count), member
+
+
+def test_the_difference_of_rates_is_that_of_the_balanced_accuracies():
+    a, b, member = two_attacks(np.random.default_rng(0), 300)
+    one, other = a > 0.5, b > 0.5
+    found = rate_difference(one, other, member)
+    balanced = [balanced_accuracy(decisions, member) for decisions in (one, other)]
+    assert found.value == pytest.approx(balanced[0].value - balanced[1].value)
+    twice = rate_difference(one, other, member, 1.0)
+    assert twice.value == pytest.approx(advantage(one, member).value - advantage(other, member).value)
+    unpaired = combined(balanced, [1.0, -1.0])
+    assert found.high - found.low < unpaired.high - unpaired.low
+
+
+def test_the_interval_of_a_true_positive_rates_difference_covers_it():
+    rng = np.random.default_rng(1)
+    a, b, member = two_attacks(rng, 200_000)
+    truth = tpr_at_fpr(a, member, 0.05).value - tpr_at_fpr(b, member, 0.05).value
+    covered = 0
+    for _ in range(100):
+        found = tpr_difference(*two_attacks(rng, 150), 0.05, rng, draws=200)
+        covered += found.low <= truth <= found.high
+    assert covered >= 88  # of 95 expected: fewer once in a thousand
+
+
+def test_a_true_positive_rate_that_cannot_be_resolved_has_no_difference():
+    a, b, member = two_attacks(np.random.default_rng(2), 50)
+    rng = np.random.default_rng(0)
+    assert tpr_difference(a, b, member, 0.001, rng) is None
+    assert tpr_difference(a, a, member, 0.1, rng) is None
+
+
+def test_the_difference_of_means_is_that_of_the_paired_values():
+    a, b = np.array([30.0, 20.0, 25.0]), np.array([28.0, 19.0, 22.0])
+    found = mean_difference(a, b, np.arange(3))
+    assert found == mean([2.0, 1.0, 3.0])

@@ -15,7 +15,7 @@ from report_runs import Balanced, a_row, a_run, measured, page_of, text_of
 
 from glasshouse.errors import BadInput
 from glasshouse.findings import from_row
-from glasshouse.report import compare_reports, write_report
+from glasshouse.report import write_report
 from glasshouse.report.figures.placement import Rectangle, place
 from glasshouse.report.words.leaks import worth_sentence
 from glasshouse.report.words.measures import verdict
@@ -250,12 +250,13 @@ def test_a_study_sets_printed_beside_measured(tmp_path: Path) -> None:
 
     rows = cell("table-4/a", 0.63) + cell("table-4/b", 0.71) + cell("table-4/c", None)
     folder = a_run(tmp_path / "study", rows, full=False)
-    verdicts = [{"claim": "small batches leak more", "verdict": "holds", "reason": "in every cell"}]
+    claim = {"claim": "small batches leak more", "section": "section 5", "printed": "0.63 and 0.71"}
+    verdicts = [claim | {"verdict": "holds", "reason": "in every cell"}]
     study = {"title": "A study", "summary": "Two numbers.", "verdicts": verdicts}
     (folder / "study.json").write_text(json.dumps(study))
     text = text_of(write_report(folder).read_text())
     assert "Of 2 printed numbers, 1 lies within the interval measured here." in text
-    assert "small batches leak more holds in every cell" in text
+    assert "small batches leak more section 5 0.63 and 0.71 in every cell holds" in text
     table = text[text.index("mia-bad: printed and measured") :]
     for name, printed, judged in (
         ("table-4/a", "0.630", "within the interval"),
@@ -314,36 +315,6 @@ def test_a_damaged_run_is_refused_in_one_line(
         write_report(folder)
     assert "\n" not in str(refusal.value)
     assert not (folder / "report.html").exists()
-
-
-def test_runs_are_compared_side_by_side(run_folder: Path, tmp_path: Path) -> None:
-    other = a_run(tmp_path / "full", [a_row(model="mlp", value=0.9, low=0.88, high=0.92)], full=False)
-    page = compare_reports([run_folder, other], tmp_path / "both").read_text()
-    Balanced().check(page)
-    text = text_of(page)
-    assert "The runs differ in model:" in text
-    assert f"{run_folder.parent.name}/full" in text
-    assert "outsider loss-threshold undefended AUC 0.630 0.900 apart" in text
-    assert page.count("<table>") == page.count('class="csv quiet"') == 2
-
-
-def test_runs_of_different_strategies_line_up(tmp_path: Path) -> None:
-    folders = []
-    for name, strategy in (("one", "fedavg"), ("two", "fedsgd")):
-        rows = [a_row(strategy=strategy), a_row(family="utility", adversary=None, attack=None,
-                metric="test-accuracy", value=0.9, low=0.8, high=0.95, strategy="central")]  # fmt: skip
-        folders.append(a_run(tmp_path / name, rows, full=False))
-    text = text_of(compare_reports(folders, tmp_path / "pair.html").read_text())
-    assert "undefended AUC 0.570 0.570 overlap" in text
-    assert "test accuracy, trained centrally 0.900 0.900 overlap" in text
-
-
-def test_a_comparison_needs_two_runs_and_a_place_of_its_own(run_folder: Path, tmp_path: Path) -> None:
-    other = a_run(tmp_path / "other", [a_row()], full=False)
-    with pytest.raises(BadInput, match="at least two"):
-        compare_reports([run_folder], tmp_path / "both")
-    with pytest.raises(BadInput, match="a run's own report"):
-        compare_reports([run_folder, other], other)
 
 
 def test_the_report_does_not_load_torch() -> None:

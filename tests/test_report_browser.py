@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import a_chart, a_crowded_run, a_robust_run, a_row, a_run, a_study, a_table, many_rows
+from report_runs import (
+    a_chart,
+    a_crowded_run,
+    a_robust_run,
+    a_row,
+    a_run,
+    a_study,
+    a_table,
+    audit_rows,
+    many_rows,
+)
 
 from glasshouse.report import compare_reports, write_report
 
@@ -62,6 +72,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     audit = a_run(folder / "audit")
     rows = [a_row(source="mia-bad", cell="table-4/a-cell-with-a-rather-long-name", printed=0.6)]
     study = a_run(folder / "study", rows, full=False)
+    other = a_run(
+        folder / "other", [row | {"value": row["value"] and row["value"] / 2} for row in audit_rows()]
+    )
     charts = [a_chart(), a_chart(name="bars", kind="bars")]
     return {
         "audit": write_report(audit),
@@ -70,7 +83,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "many": write_report(a_run(folder / "many", many_rows(), full=False)),
         "study": write_report(study),
         "figures": write_report(a_study(folder / "figures", charts=charts, tables=[a_table()])),
-        "comparison": compare_reports([audit, study], folder / "both.html"),
+        "comparison": compare_reports([audit, other], folder / "both.html"),
     }
 
 

@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glasshouse.api import audit as audit
+    from glasshouse.api import compare as compare
     from glasshouse.api import inspect_update as inspect_update
+    from glasshouse.api import plan as plan
+    from glasshouse.api import read_results as read_results
     from glasshouse.api import search_policy as search_policy
     from glasshouse.auditing.setting import Setting as Setting
     from glasshouse.data.dataset import Dataset as Dataset
     from glasshouse.data.images import Images as Images
+    from glasshouse.data.split import Split as Split
     from glasshouse.errors import BadInput as BadInput
     from glasshouse.findings import Finding as Finding
     from glasshouse.vetting.signs import Sign as Sign
@@ -18,11 +22,15 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "audit": "glasshouse.api",
+    "compare": "glasshouse.api",
     "inspect_update": "glasshouse.api",
+    "read_results": "glasshouse.api",
+    "plan": "glasshouse.api",
     "search_policy": "glasshouse.api",
     "Setting": "glasshouse.auditing.setting",
     "Dataset": "glasshouse.data.dataset",
     "Images": "glasshouse.data.images",
+    "Split": "glasshouse.data.split",
     "BadInput": "glasshouse.errors",
     "Finding": "glasshouse.findings",
     "Sign": "glasshouse.vetting.signs",
@@ -36,3 +44,8 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'glasshouse' has no attribute {name!r}")
     return getattr(importlib.import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, imported or not."""
+    return sorted(_PLACES)

@@ -4,6 +4,7 @@ An access object holds what its adversary has and nothing else. Where the advers
 prediction, a round of training), the object holds a function to ask with, not the thing that answers.
 """
 
+import dataclasses
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,6 +64,11 @@ class Protocol:
     classes: int
     channel: Channel = field(default_factory=Plain)
     strategy: Strategy = field(default_factory=FedAvg)
+
+    def in_round(self, number: int) -> "Protocol":
+        """The protocol of round `number`, counted from 0, from which the learning rate may follow."""
+        recipe = self.recipe.in_round(number)
+        return self if recipe is self.recipe else dataclasses.replace(self, recipe=recipe)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,8 @@ from torch import nn
 from glasshouse.auditing.finished import finished_setting
 from glasshouse.auditing.inspecting.reading import Told
 from glasshouse.auditing.inspecting.run import Inspection, run_inspection
-from glasshouse.auditing.run import run_audit
+from glasshouse.auditing.planning.plan import AuditPlan
+from glasshouse.auditing.run import plan_audit, run_audit
 from glasshouse.auditing.setting import EXAMPLE, Setting
 from glasshouse.data.parts import read_pair
 from glasshouse.defences.policies.privacy_score import as_precision
@@ -18,7 +19,9 @@ from glasshouse.defences.policies.run import Found, run_search
 from glasshouse.defences.policies.search import Plan
 from glasshouse.errors import BadInput
 from glasshouse.models.shapes import Shape
-from glasshouse.report import write_report
+from glasshouse.report import compare_runs, write_report
+from glasshouse.report.compare import ComparedRuns
+from glasshouse.report.run import read_run
 from glasshouse.results import Results
 from glasshouse.studies.run import run_study
 
@@ -39,18 +42,16 @@ def audit(
 ) -> Results:
     """Audit a federation and write its report; without arguments, that of the embedded example.
 
-    `dataset` (a `Dataset`, `Images` or arrays (x, y)) and `model` stand in for what `setting` names. An
+    `dataset` (a `Dataset`, `Images`, arrays (x, y) or by name, or a `Split`) and `model` stand in for what
+    `setting` names. An
     unfinished run in the folder `out` is continued. With `seeds` above 1 training and attacks are repeated.
 
     A finished model is audited as it is where `members` and `nonmembers` are given, and perhaps `auxiliary`
     images for attacks that need them: each the path of an .npz file, `Images` or arrays (x, y).
     """
     parts = _parts(members, nonmembers, auxiliary)
-    if setting is None:
-        named = dataset is not None or model is not None
-        setting = finished_setting() if parts is not None else Setting() if named else EXAMPLE
     results = run_audit(
-        setting,
+        setting or _default(dataset, model, parts),
         dataset=dataset,
         model=model,
         parts=parts,
@@ -62,6 +63,41 @@ def audit(
     )
     write_report(results.folder)
     return results
+
+
+def plan(
+    setting: Setting | None = None,
+    *,
+    dataset: Any = None,
+    model: nn.Module | None = None,
+    members: Any = None,
+    nonmembers: Any = None,
+    auxiliary: Any = None,
+    seeds: int = 1,
+    workers: int | None = None,
+    engine: str = "processes",
+) -> AuditPlan:
+    """What `audit` would do with the same arguments, and how long it would take; print it.
+
+    It trains a few steps to see how fast this machine is on this model. Nothing is written.
+    """
+    parts = _parts(members, nonmembers, auxiliary)
+    return plan_audit(
+        setting or _default(dataset, model, parts),
+        dataset=dataset,
+        model=model,
+        parts=parts,
+        seeds=seeds,
+        workers=workers,
+        engine=engine,
+    )
+
+
+def _default(dataset: Any, model: Any, parts: Mapping[str, Any] | None) -> Setting:
+    """The setting where none is given."""
+    if parts is not None:
+        return finished_setting()
+    return EXAMPLE if dataset is None and model is None else Setting()
 
 
 def inspect_update(
@@ -135,6 +171,20 @@ def search_policy(
     """
     plan = Plan(candidates=candidates, keep=keep, images=images, seed=seed, precision=as_precision(precision))
     return run_search(data, model, plan, **options)
+
+
+def read_results(folder: Path | str) -> Results:
+    """The results of a finished run, read back from its folder."""
+    return Results(Path(folder), read_run(Path(folder)).rows)
+
+
+def compare(*runs: Results | Path | str) -> ComparedRuns:
+    """Runs beside each other, as results or as folders: in what they differ, and what that changes.
+
+    `print` shows it in some lines; `.differences` has a `Difference`, second less first, for each number that
+    leads for an attack, `.differing` every setting in which they are not alike.
+    """
+    return compare_runs([run.folder if isinstance(run, Results) else Path(run) for run in runs])
 
 
 def study(name: str, **options: Any) -> Results:

@@ -5,7 +5,7 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from glasshouse.command_options import (
     overridden,
     refuse_contradictions,
     resumable,
+    tell_decision,
 )
 from glasshouse.errors import BadInput, disk_failed, fault_of, named, one_line, one_line_warning
 from glasshouse.gate_command import gate
@@ -86,6 +87,9 @@ def audit(
     workers: Workers = None,
     engine: EngineOption = "processes",
     quiet: Quiet = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say what would be done, and how long that would take.")
+    ] = False,
 ) -> None:
     """Train a federation, attack it as every adversary could, and write a report.
 
@@ -98,6 +102,8 @@ def audit(
 
         glasshouse audit --data fashion-mnist --model lenet --out runs/fashion
 
+        glasshouse audit my.toml --plan
+
         glasshouse audit my.toml --workers 4 --seeds 3
 
         glasshouse audit --defences all
@@ -107,9 +113,16 @@ def audit(
         glasshouse audit --model lenet --weights w.safetensors --members a.npz --nonmembers b.npz
     """
     with resumable():
-        from glasshouse.api import audit as run_audit
-        from glasshouse.auditing.finished import finished_setting
         from glasshouse.auditing.setting import EXAMPLE, Setting, read_setting
+        from glasshouse.naming import refuse_unknown
+
+        # What is wrong in a configuration or a name shows before torch is loaded.
+        written = read_setting(config) if config else None
+        refuse_unknown(overridden(written or Setting(), data, model, weights, seed, defences))
+
+        from glasshouse.api import audit as run_audit
+        from glasshouse.api import plan as plan_audit
+        from glasshouse.auditing.finished import finished_setting
 
         finished = members or nonmembers or auxiliary
         if finished and data:
@@ -117,19 +130,16 @@ def audit(
         if finished and defences:
             raise BadInput("--defences are trained in, and a finished model is not trained; leave them out")
         default = finished_setting() if finished else Setting() if data or model else EXAMPLE
-        named = read_setting(config) if config else default
-        setting = overridden(named, data, model, weights, seed, defences)
+        setting = overridden(written or default, data, model, weights, seed, defences)
+        parts: dict[str, Any] = {"members": members, "nonmembers": nonmembers, "auxiliary": auxiliary}
+        if plan:
+            typer.echo(plan_audit(setting, **parts, seeds=seeds, workers=workers, engine=engine))
+            return
         results = run_audit(
-            setting,
-            members=members,
-            nonmembers=nonmembers,
-            auxiliary=auxiliary,
-            seeds=seeds,
-            out=out,
-            workers=workers,
-            engine=engine,
-            quiet=quiet,
+            setting, **parts, seeds=seeds, out=out, workers=workers, engine=engine, quiet=quiet
         )
+    if not quiet:
+        tell_decision(results, setting.audit.limits)
     typer.echo(results.folder)
     refuse_contradictions(results)
 
@@ -163,6 +173,12 @@ def study(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="How many seeds; the scale's own number by default.")
     ] = None,
+    attack: Annotated[
+        str | None, typer.Option(help="One more attack where it fits: my_lab:MyAttack, or a name.")
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Only list the cells, printed numbers and known seconds.")
+    ] = False,
     out: Out = None,
     seed: Seed = None,
     workers: Workers = None,
@@ -178,8 +194,24 @@ def study(
         glasshouse study clients
 
         glasshouse study clients --scale laptop --seeds 3 --cells 'clients-1*'
+
+        glasshouse study mia-bad --scale laptop --list
+
+        glasshouse study mia-bad --attack my_lab:MyAttack
     """
+    if listed:
+        from glasshouse.studies.overview import overview
+
+        for line in overview(
+            name, scale=scale, cells=cells, seeds=seeds, seed=seed or 0, attack=attack, out=out
+        ):
+            typer.echo(line)
+        return
     with resumable():
+        from glasshouse.studies import STUDIES
+
+        STUDIES.check(name)
+
         from glasshouse.api import study as run_study
 
         results = run_study(
@@ -188,6 +220,7 @@ def study(
             cells=cells,
             seeds=seeds,
             seed=seed or 0,
+            attack=attack,
             out=out,
             workers=workers,
             engine=engine,
@@ -204,19 +237,19 @@ app.command()(search_policy)
 
 @app.command("list")
 def list_names(
-    kind: Annotated[
-        str, typer.Argument(help="attacks, defences, models, data, strategies, channels or studies.")
-    ],
+    kind: Annotated[str | None, typer.Argument(help="What to list; left out, what can be listed.")] = None,
 ) -> None:
     """List what can be named in a configuration or on the command line.
 
-    Example:
+    Examples:
+
+        glasshouse list
 
         glasshouse list attacks
     """
-    from glasshouse.listing import listing
+    from glasshouse.listing import kinds, listing
 
-    for line in listing(kind):
+    for line in listing(kind) if kind else kinds():
         typer.echo(line)
 
 
@@ -240,7 +273,9 @@ def report(
     folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
     out: Annotated[Path, typer.Option(help="The page that compares several runs.")] = Path("comparison.html"),
 ) -> None:
-    """Write the page of a run anew, or compare several runs on one page.
+    """Write the page of a run anew, or compare several runs: in what they differ, and what that changes.
+
+    Every further run is compared with the first. Those that differ by their seeds alone are pooled.
 
     Examples:
 
@@ -248,9 +283,15 @@ def report(
 
         glasshouse report runs/a runs/b --out both.html
     """
-    from glasshouse.report import compare_reports, write_report
+    from glasshouse.report import compare_runs, write_comparison, write_report
 
-    typer.echo(write_report(folders[0]) if len(folders) == 1 else compare_reports(folders, out))
+    if len(folders) == 1:
+        typer.echo(write_report(folders[0]))
+        return
+    compared = compare_runs(folders)
+    page = write_comparison(compared, out)
+    typer.echo(compared)
+    typer.echo(page)
 
 
 def _crash(error: Exception) -> str:

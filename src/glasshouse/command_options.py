@@ -58,6 +58,16 @@ def tell_verdict(verdict: str) -> None:
         raise Fault(f"the verdict cannot be written ({error.strerror}); check where it goes") from error
 
 
+def tell_decision(results: "Results", limits: dict[str, Any]) -> None:
+    """Print to standard error what the page of an audit opens with."""
+    from glasshouse.verdicts.decision import decide, lines
+    from glasshouse.verdicts.limits import read_limits
+    from glasshouse.verdicts.pooling import pooled
+
+    for line in lines(decide(pooled(results.findings), read_limits(limits))):
+        typer.echo(line, err=True)
+
+
 def refuse_contradictions(results: "Results") -> None:
     """End with exit code 1 where a bound from below exceeds what the accountant says, one line for each."""
     from glasshouse.verdicts.contradictions import contradictions

@@ -2,7 +2,11 @@
 how a line names what went wrong."""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec
+
+P = ParamSpec("P")
 
 LONGEST_VALUE = 100
 LONGEST_MESSAGE = 300
@@ -62,6 +66,15 @@ def fault_of(error: BaseException) -> Fault | None:
 
 class CannotRun(Exception):
     """The attack does not apply here; the message says why, and becomes the reason of a null finding."""
+
+
+def reason_of(check: Callable[P, object], *arguments: P.args, **options: P.kwargs) -> str | None:
+    """Why `check` raises `CannotRun`; null where it does not."""
+    try:
+        check(*arguments, **options)
+    except CannotRun as reason:
+        return str(reason)
+    return None
 
 
 def quoted(value: object) -> str:

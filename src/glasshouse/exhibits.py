@@ -3,15 +3,21 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from glasshouse.measures.estimate import clopper_pearson
+from glasshouse.packing import Column
 
 LARGEST = 1e100
 """The largest number that is drawn: its square is finite, which axes and intervals need."""
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+PARTS = ("members", "nonmembers", "auxiliary", "test")
+"""What every image of a division is one of, unless it is in no part."""
 
 
 class Frozen(BaseModel):
@@ -75,15 +81,61 @@ class Statement(Exhibit):
 
 
 class Risk(Exhibit):
-    """A membership attack's AUC on one client's records or after one round, both counted from 0."""
+    """A membership attack's AUC on one client's records or after one round, both counted from 0.
+
+    A client may have a `name`.
+    """
 
     kind: Literal["client", "round"]
     index: Whole
+    name: str = ""
     value: Number | None
     low: Number | None = None
     high: Number | None = None
     chance: Number | None = 0.5
     n: Whole | None = None
+
+
+class Holder(Frozen):
+    """One client: how many of its images fell to each part, and of which classes its members are.
+
+    Where other parts were not drawn within clients, they are null. `largest` is the number of its most
+    frequent class, `share` the share of its members that are of it.
+    """
+
+    name: str
+    members: Whole
+    nonmembers: Whole | None = None
+    auxiliary: Whole | None = None
+    test: Whole | None = None
+    classes: Whole = 0
+    largest: Whole = 0
+    share: Number = 0.0
+
+
+class Division(Exhibit):
+    """Who holds what of the data: clients, parts, and how members were told from others.
+
+    `labels` counts the images of each class in each part. `unused` images are in no part, besides those that
+    are copies of images in another.
+    """
+
+    holders: tuple[Holder, ...]
+    labels: dict[str, tuple[Whole, ...]]
+    classes: tuple[str, ...] = ()
+    partition: str = ""
+    held_out: str = "given"
+    official_test: bool = False
+    unused: Whole = 0
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Division":
+        lengths = {len(self.labels.get(part, ())) for part in PARTS}
+        if lengths == {0} or len(lengths) > 1 or not sum(self.labels["members"]):
+            raise ValueError("labels must count the classes of members, nonmembers, auxiliary and test")
+        if not any(holder.members > 0 for holder in self.holders):
+            raise ValueError("one of the holders must have members")
+        return self
 
 
 class Robustness(Exhibit):
@@ -144,6 +196,28 @@ class Histogram(Exhibit):
         return cls(attack=attack, quantity=quantity, bins=bins, shares=shares, low=low, high=high, n=n)
 
 
+class Records(Exhibit):
+    """What was said of each record that was asked about, as `scores.npz` keeps it: columns of one length.
+
+    `table` says which columns there are. A `record` is a position in the data set, or the digest of a batch.
+    """
+
+    table: str
+    columns: dict[str, Column]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Records) and self.model_dump() == other.model_dump()
+
+    def __hash__(self) -> int:
+        return hash((self.table, self.cell, self.attack, self.adversary, self.seed))
+
+    def __len__(self) -> int:
+        return len(self.columns["record"])
+
+    def __getitem__(self, column: str) -> np.ndarray:
+        return self.columns[column]
+
+
 class Series(Frozen):
     """One line or set of bars, a value for each category; `printed` when it is the paper's.
 
@@ -187,7 +261,7 @@ class StudyTable(Frozen):
 
 
 class Exhibits(Frozen):
-    """Everything that `curves.json` holds."""
+    """Everything that `curves.json` holds; the `records` are kept in `scores.npz` instead."""
 
     training: tuple[TrainingPoint, ...] = ()
     roc: tuple[Roc, ...] = ()
@@ -197,6 +271,8 @@ class Exhibits(Frozen):
     course: tuple[CoursePoint, ...] = ()
     histograms: tuple[Histogram, ...] = ()
     statements: tuple[Statement, ...] = ()
+    division: tuple[Division, ...] = ()
+    records: tuple[Records, ...] = ()
 
     def about(self, **labels: str | int | None) -> "Exhibits":
         """The same, each labelled with the fields of `Exhibit` that are given."""

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from glasshouse.command_options import EngineOption, Out, Quiet, Seed, Workers, resumable
+from glasshouse.models.signature import check_named
 
 
 def inspect(
@@ -56,6 +57,7 @@ def inspect(
 
         glasshouse inspect u.pt --before b.pt --model my_models:Network --truth images.npz --seconds 60
     """
+    check_named(model)
     with resumable():
         from glasshouse.api import inspect_update
         from glasshouse.vetting.files import read_shape

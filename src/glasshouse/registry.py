@@ -49,6 +49,12 @@ class Registry:
             raise BadInput(f"{self.kind} {quoted(name)} is of another kind; derive a class from {self.base}")
         return loaded
 
+    def check(self, spec: str) -> None:
+        """Refuse a name that is neither known nor a user's own, without importing what it stands for."""
+        name = parse_spec(spec, self.kind)[0]
+        if name not in self.places and ":" not in name:
+            raise BadInput(unknown(self.kind, name, self.places))
+
     def make(self, spec: str) -> Any:
         """Call what `spec` names with the arguments it carries: `make("clipping(norm=2.0)")`."""
         name, arguments = parse_spec(spec, self.kind)

@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 SHOWN = (
     *("results.json", "results.csv", "curves.json", "study.json", "environment.json", "checksums.json"),
-    *("report.html", "figures", "weights"),
+    *("report.html", "figures", "weights", "scores.npz"),
 )
 """What a finished run leaves for its readers."""
 
@@ -122,6 +122,12 @@ def _read_header(text: str) -> tuple[dict[str, str], dict[str, str], str]:
         for mark in (BY, FROM)
     )
     return code, given, "".join(line for line in lines if not line.startswith((BY, FROM)))
+
+
+def read_origin(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """What the file of a run's configuration says of its code and of what was given."""
+    code, given, _ = _read_header(text)
+    return code, given
 
 
 def _entry(line: str) -> tuple[str, str]:

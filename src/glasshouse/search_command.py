@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glasshouse.command_options import EngineOption, Out, Quiet, Seed, Workers, resumable
+from glasshouse.models.signature import check_named
 
 if TYPE_CHECKING:
     from glasshouse.defences.policies.search import Outcome, Ranked
@@ -39,6 +40,7 @@ def search_policy(
 
         glasshouse search-policy --data cifar100 --model resnet20-4 --candidates 1500 --out runs/policy
     """
+    check_named(model)
     with resumable():
         from glasshouse.api import search_policy as run
 

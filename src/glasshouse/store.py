@@ -183,6 +183,17 @@ def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
         raise _damaged(path, error) from error
 
 
+def read_notes(path: Path) -> dict[str, str]:
+    """The notes of a file that `write_tensors` wrote, without its tensors; none where it cannot be read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError):
+        return {}
+
+
 def check_tensors(path: Path, chunk: int = 2**20) -> None:
     """Raise `ValueError` where the checksum of a safetensors file is missing or does not fit."""
     with path.open("rb") as file:

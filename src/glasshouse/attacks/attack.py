@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import torch
 
-from glasshouse.access import Access
+from glasshouse.access import Access, Protocol
 from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
 from glasshouse.errors import quoted
@@ -106,6 +106,14 @@ class Attack(ABC):
     def member_share(self) -> float:
         """The share of members in a batch that counts as trained on; the other batches have none."""
         return 1.0
+
+    def cannot(self, protocol: Protocol, samples: int) -> str | None:
+        """Why it cannot work on clients that follow `protocol`; null where nothing is known against it.
+
+        What it reads, an update or a sum of them, holds `samples` images at least. The answer depends on
+        nothing that is only known after training: a plan asks before it, and `examine` asks again.
+        """
+        return None
 
     @abstractmethod
     def run(self, access: Any, knowledge: Knowledge, rng: torch.Generator) -> Evidence:

@@ -10,6 +10,7 @@ from glasshouse.defences.accounting import noise_for, spent
 from glasshouse.defences.promise import Sampling
 from glasshouse.errors import BadInput
 from glasshouse.learning.recipe import Recipe
+from glasshouse.models.freezing import stays_in_eval
 from glasshouse.options import check_number
 
 MOST_COURSES = 32
@@ -82,7 +83,8 @@ def refuse_statistics(owner: str, model: nn.Module, recipe: Recipe) -> None:
     """Refuse a network that would send or mix statistics of its batches."""
     norms = [part for part in model.modules() if isinstance(part, _NormBase)]
     mixing = any(isinstance(norm, _BatchNorm) and not norm.track_running_stats for norm in norms)
-    tracking = recipe.mode == "train" and any(norm.track_running_stats for norm in norms)
+    moving = [norm for norm in norms if norm.track_running_stats and not stays_in_eval(norm)]
+    tracking = recipe.mode == "train" and bool(moving)
     if mixing or tracking:
         raise BadInput(
             f"{owner} covers no batch norm: its statistics mix the images of a batch and travel without "

@@ -41,7 +41,18 @@ class MoreLocalSteps(Defence):
         check_whole("more-local-steps", "factor", self.factor, 2, MOST)
 
     def recipe(self, recipe: Recipe) -> Recipe:
-        return dataclasses.replace(recipe, epochs=self.factor * recipe.epochs)
+        """So many more epochs, and a schedule over the rounds over as many fewer of them."""
+        epochs, planned = self.factor * recipe.epochs, self.rounds(recipe.rounds)
+        if not planned:
+            return dataclasses.replace(recipe, epochs=epochs)
+        size = recipe.step_size
+        return dataclasses.replace(
+            recipe,
+            epochs=epochs,
+            rounds=planned,
+            warmup=min(self.rounds(recipe.warmup), planned - 1),
+            step_size=None if size is None else self.rounds(size),
+        )
 
     def rounds(self, rounds: int) -> int:
         return -(-rounds // self.factor)
@@ -80,7 +91,10 @@ class MixUp(Defence):
 
     def recipe(self, recipe: Recipe) -> Recipe:
         if recipe.mix_up:
-            raise BadInput("mix-up is named twice, and images are mixed once; leave one of them out")
+            raise BadInput(
+                f"mix-up(alpha={self.alpha:g}): images are mixed already, by training.mix_up or another "
+                "defence; leave one of them out"
+            )
         return dataclasses.replace(recipe, mix_up=self.alpha)
 
 
@@ -95,7 +109,10 @@ class LabelSmoothing(Defence):
 
     def recipe(self, recipe: Recipe) -> Recipe:
         if recipe.label_smoothing:
-            raise BadInput("label-smoothing is named twice, and labels are smoothed once; leave one out")
+            raise BadInput(
+                f"label-smoothing(amount={self.amount:g}): labels are smoothed already, by "
+                "training.label_smoothing or another defence; leave one of them out"
+            )
         return dataclasses.replace(recipe, label_smoothing=self.amount)
 
 

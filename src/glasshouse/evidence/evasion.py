@@ -13,7 +13,7 @@ from glasshouse.errors import CannotRun, quoted
 from glasshouse.evidence.evidence import Evidence, ImagePair, Judgement, Score
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
-from glasshouse.exhibits import Exhibits, Robustness
+from glasshouse.exhibits import Exhibits, Records, Robustness
 from glasshouse.learning.ball import Ball, Norm, rim
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.seeds import torch_rng
@@ -116,7 +116,8 @@ class AdversarialExamples(Evidence):
         curve = tuple(self._point(eps, right[eps], noisy[eps]) for eps in right)
         pictures = tuple(self._fooled(images, before, after[largest])) if question.detailed else ()
         outcomes = {float(eps): hits.numpy() for eps, hits in right.items()}
-        return Judgement(tuple(scores), Exhibits(robustness=curve), pictures, outcomes)
+        drawn = Exhibits(robustness=curve, records=(_records(question, outcomes),))
+        return Judgement(tuple(scores), drawn, pictures, outcomes)
 
     def _check(self, x: Tensor) -> None:
         """Refuse examples that no image could be, or that move further than they say."""
@@ -158,6 +159,16 @@ class AdversarialExamples(Evidence):
                 f"{names[int(before[place])]} becomes {names[int(after[place])]}",
                 f"{moved} by at most {self.eps[-1]:g}",
             )
+
+
+def _records(question: Question, outcomes: Outcomes) -> Records:
+    """Whether the model is right about each image at each eps, one eps after the other."""
+    columns = {
+        "record": np.tile(question.records, len(outcomes)),
+        "eps": np.repeat(list(outcomes), len(question.candidates)),
+        "hit": np.concatenate(list(outcomes.values())),
+    }
+    return Records(table="evasion", columns=columns)
 
 
 def differences(outcomes: Outcomes, baseline: Outcomes) -> dict[float, Estimate]:

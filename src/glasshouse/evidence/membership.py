@@ -9,14 +9,14 @@ import numpy as np
 from glasshouse.evidence.evidence import Evidence, Judgement, Score, check_numbers
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
-from glasshouse.exhibits import Exhibits, Risk, Roc
+from glasshouse.exhibits import Exhibits, Records, Risk, Roc
 from glasshouse.learning.seeds import numpy_from
 from glasshouse.measures.epsilon import epsilon_lower_bound
 from glasshouse.measures.estimate import Estimate
 from glasshouse.measures.membership import advantage, auc, balanced_accuracy, chance_at_fpr, roc, tpr_at_fpr
 from glasshouse.measures.one_run import one_run_bound
 
-BY_USER = "whole users were drawn as members, not single records"
+BY_USER = "whole users or clients were drawn as members, not single records"
 
 LOW_RATES = {"1%": 0.01, "0.1%": 0.001, "0.01%": 0.0001}
 """The false positive rates at which true ones are counted."""
@@ -134,7 +134,16 @@ class MembershipScores(Evidence):
             scores.append(Score("epsilon-delta-lower-bound", self._epsilon_at_delta(question), 0.0))
         broken_down = question.detailed and question.batches is None
         risks = tuple(self._risks(question)) if broken_down else ()
-        return Judgement(tuple(scores), Exhibits(roc=(self._roc(question),), risk=risks))
+        drawn = Exhibits(roc=(self._roc(question),), risk=risks, records=(self._records(question),))
+        return Judgement(tuple(scores), drawn)
+
+    def _records(self, question: Question) -> Records:
+        """The answer about each record or batch, with the truth beside it; who holds a batch is left out."""
+        said = {"member": question.member, "score": self.scores, "decision": self.decisions}
+        if question.batches is not None:
+            return Records(table="batch-membership", columns={"record": question.records, **said})
+        asked = {"record": question.records, "client": question.holder}
+        return Records(table="membership", columns=asked | said)
 
     def _epsilon(self, question: Question) -> Estimate:
         if question.truth.by_user:
@@ -160,26 +169,34 @@ class MembershipScores(Evidence):
         )
 
     def _risks(self, question: Question) -> Iterator[Risk]:
-        """The AUC on each client's members, and after each observed round, against all non-members.
+        """The AUC on each client's members against its own non-members, and on all after each observed round.
 
+        Where the data do not say whose the non-members are, a client's members are set against all of them.
         An attack that knows clients apart is taken at its word about each client that it saw; else the one
         score that it gives a record counts.
         """
         by_client: list[np.ndarray] = []
+        names, origin = question.truth.names, question.truth.origin
+        if not len(origin):
+            origin = question.holder
         if self.by_client is not None:
             check_numbers("scores by client", self.by_client, None, len(question.member))
             by_client = list(self.by_client)
         for client in range(len(question.truth.clients)):
             scores = by_client[client] if client < len(by_client) else self.scores
-            yield _risk("client", client, scores, question.holder == client, question.member)
+            outside = ~question.member
+            if (own := outside & (origin == client)).any():
+                outside = own
+            risk = _risk("client", client, scores, question.holder == client, outside)
+            yield risk.model_copy(update={"name": names[client]}) if client < len(names) else risk
         for number, scores in self.by_round.items():
             check_numbers("scores by round", scores, len(question.member))
-            yield _risk("round", number, scores, question.member, question.member)
+            yield _risk("round", number, scores, question.member, ~question.member)
 
 
 def _risk(
-    kind: Literal["client", "round"], index: int, scores: np.ndarray, inside: np.ndarray, member: np.ndarray
+    kind: Literal["client", "round"], index: int, scores: np.ndarray, inside: np.ndarray, outside: np.ndarray
 ) -> Risk:
-    compared = inside | ~member
+    compared = inside | outside
     area = auc(scores[compared], inside[compared])
     return Risk(kind=kind, index=index, value=area.value, low=area.low, high=area.high, n=area.n, chance=0.5)

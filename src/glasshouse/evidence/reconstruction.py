@@ -14,7 +14,7 @@ from glasshouse.evidence.reconstruction_scores import Samples, guess_scores, ima
 from glasshouse.evidence.reconstruction_views import course, shown
 from glasshouse.evidence.reconstruction_words import FAMILIES, METRICS
 from glasshouse.evidence.truth import Question, Truth
-from glasshouse.exhibits import Exhibits
+from glasshouse.exhibits import Exhibits, Records
 from glasshouse.measures.estimate import Estimate
 from glasshouse.measures.pictures import Match, match
 
@@ -95,7 +95,11 @@ class Reconstructions(Evidence):
             Score("online-seconds", Estimate(float(self.online), None, None, len(samples))),
         ]
         tracked = [(part.snapshots, each.x) for part, each in zip(self.parts, held) if part.snapshots]
-        drawn = Exhibits(course=course(tracked, question.auxiliary.x))
+        near = {"record": samples.place, "psnr": matched.psnr, "returned": matched.returned}
+        drawn = Exhibits(
+            course=course(tracked, question.auxiliary.x),
+            records=(Records(table="reconstruction", columns=near),),
+        )
         seen = question.detailed and any(len(part.x) for part in self.parts)
         return Judgement(tuple(scores), drawn, tuple(shown(self.parts, held, matched)) if seen else ())
 

@@ -7,6 +7,7 @@ import numpy as np
 from glasshouse.evidence.evidence import Evidence, Judgement, Score, check_numbers
 from glasshouse.evidence.truth import Question
 from glasshouse.evidence.words import Family, Metric
+from glasshouse.exhibits import Exhibits, Records
 from glasshouse.measures.estimate import proportion
 
 METRICS = {
@@ -38,4 +39,9 @@ class Sources(Evidence):
         holders = question.holder[question.member]
         right = self.clients[question.member] == holders
         largest = np.bincount(holders).max() / len(holders)
-        return Judgement((Score("source-accuracy", proportion(int(right.sum()), len(holders)), largest),))
+        columns = {"record": question.records[question.member], "client": holders}
+        columns |= {"named": self.clients[question.member], "hit": right}
+        return Judgement(
+            (Score("source-accuracy", proportion(int(right.sum()), len(holders)), largest),),
+            Exhibits(records=(Records(table="source", columns=columns),)),
+        )

@@ -1,5 +1,6 @@
 """What the auditor knows and no attack is told, and what one attack is asked."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,10 +25,13 @@ class Truth:
 
     The `candidates` are members and non-members in an order that tells nothing; `holder`, shape (N,), is the
     number of the client that holds each, -1 for non-members. Evasion attacks start from `test`. `by_user`
-    says that whole users, not single records, were drawn as members. `seed` decides which batches are asked
-    about, `noise_seed` the noise that evasion attacks are compared with. Where `canaries` were inserted, each
-    by a fair coin, the candidates are those: records, of which the coin chose one of two, those of the first
-    half or of the second, or clients, of which it chose the sign.
+    says that whole users or clients, not single records, were drawn as members. Where the data name clients,
+    `names` are theirs, and `origin`, shape (N,), is the client that each candidate comes from, or -1. `seed`
+    decides which batches are asked about, `noise_seed` the noise that evasion attacks are compared with.
+    Where `canaries` were inserted, each by a fair coin, the candidates are those: records, of which the coin
+    chose one of two, those of the first half or of the second, or clients, of which it chose the sign.
+    `places` are the positions in the pool of the candidates, `test_places` those of the test images, where
+    these are in it.
     """
 
     pool: Images
@@ -39,6 +43,10 @@ class Truth:
     seed: int = 0
     noise_seed: int = 0
     canaries: Literal["records", "clients"] | None = None
+    names: tuple[str, ...] = ()
+    places: np.ndarray = field(default_factory=lambda: NOBODY)
+    test_places: np.ndarray = field(default_factory=lambda: NOBODY)
+    origin: np.ndarray = field(default_factory=lambda: NOBODY)
 
     @cached_property
     def label_counts(self) -> np.ndarray:
@@ -62,7 +70,8 @@ class Question:
 
     Where the question is about batches, shape (G, B) of positions in `candidates`, `member` has shape (G,),
     else (N,). Where an answer is `detailed`, it is broken down by client and round, and pictures are shown.
-    Bounds on what a record or a client spends go by the hypotheses about their privacy.
+    Bounds on what a record or a client spends go by the hypotheses about their privacy. `places`, shape (N,),
+    are the positions of the candidates in the pool.
     """
 
     truth: Truth
@@ -76,6 +85,22 @@ class Question:
     detailed: bool = True
     record: Hypothesis = field(default_factory=Hypothesis)
     client: Hypothesis = field(default_factory=Hypothesis)
+    places: np.ndarray = field(default_factory=lambda: NOBODY)
+
+    @property
+    def records(self) -> np.ndarray:
+        """What each question is about, shape (N,) or (G,): the position of a record, or a batch's digest."""
+        known = len(self.places) == len(self.candidates)
+        places = self.places if known else np.arange(len(self.candidates))
+        if self.batches is None:
+            return places
+        return np.array([_digest(places[batch]) for batch in self.batches], dtype=np.int64)
+
+
+def _digest(places: np.ndarray) -> int:
+    """A number for a batch, the same in whatever order its records stand."""
+    content = np.sort(places).astype("<i8").tobytes()
+    return int.from_bytes(hashlib.blake2b(content, digest_size=7).digest())
 
 
 def about_records(truth: Truth, unit: int, share: float) -> tuple[np.ndarray | None, np.ndarray]:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from glasshouse.errors import BadInput
-from glasshouse.measures.estimate import LEVEL, Estimate, clopper_pearson, combined
+from glasshouse.measures.estimate import LEVEL, Estimate, clopper_pearson, clustered_mean, combined
 from glasshouse.measures.membership import auc, placements
 
 Statistic = Callable[[np.ndarray, np.ndarray], Estimate]
@@ -44,6 +44,61 @@ def share_difference(a: np.ndarray, b: np.ndarray) -> Estimate:
     low = p - q - _third_side(p - p_low, q_high - q, correlation)
     high = p - q + _third_side(p_high - p, q - q_low, correlation)
     return Estimate(p - q, low, high, n)
+
+
+def rate_difference(a: np.ndarray, b: np.ndarray, member: np.ndarray, weight: float = 0.5) -> Estimate:
+    """How much higher the balanced accuracy of the decisions `a` is than that of `b` on the same records.
+
+    The differences among members and among others, each paired, with `weight`: of 1 for the advantage, which
+    is the sum of both rates of right decisions less one.
+
+    >>> said, member = np.array([True, True, False, False]), np.array([True, False, True, False])
+    >>> rate_difference(member, said, member).value, rate_difference(member, said, member, 1.0).value
+    (0.5, 1.0)
+    """
+    sides = [(member, a, b), (~member, ~a, ~b)]
+    parts = [share_difference(one[side], other[side]) for side, one, other in sides]
+    return combined(parts, [weight, weight])
+
+
+def tpr_difference(
+    a: np.ndarray,
+    b: np.ndarray,
+    member: np.ndarray,
+    fpr: float,
+    rng: np.random.Generator,
+    draws: int = 500,
+) -> Estimate | None:
+    """How much higher the TPR at `fpr` of the scores `a` is than that of `b` on the same records.
+
+    The interval is that of a paired bootstrap, of members and others apart: both scores of a record are drawn
+    together, and each draw has thresholds of its own. Null where the rate cannot be resolved, or where no
+    draw differs from another.
+    """
+    sides = [(np.stack([a[side], b[side]]), int(side.sum())) for side in (member, ~member)]
+    (inside, m), (outside, n) = sides
+    allowed = math.floor(fpr * n + 1e-9)
+    if allowed < 1 or m < 2:
+        return None
+
+    def gained(inside: np.ndarray, outside: np.ndarray) -> float:
+        thresholds = np.partition(outside, n - allowed - 1, axis=1)[:, n - allowed - 1]
+        first, second = (inside > thresholds[:, None]).mean(1)
+        return float(first - second)
+
+    drawn = [
+        gained(inside[:, rng.integers(m, size=m)], outside[:, rng.integers(n, size=n)]) for _ in range(draws)
+    ]
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    value = gained(inside, outside)
+    if low == high:
+        return None
+    return Estimate(value, min(value, float(low)), max(value, float(high)), m + n)
+
+
+def mean_difference(a: np.ndarray, b: np.ndarray, clusters: np.ndarray) -> Estimate:
+    """How much larger `a` is than `b` on average, both of shape (N,); those of a cluster go together."""
+    return clustered_mean((a - b).tolist(), clusters)
 
 
 @dataclass(frozen=True)

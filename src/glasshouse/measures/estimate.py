@@ -69,8 +69,13 @@ def clopper_pearson(successes: float, n: float, tail: float = (1 - LEVEL) / 2) -
     return float(low), float(high)
 
 
-def mean(values: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, math.inf)) -> Estimate:
-    """A mean with its t interval, cut to `bounds`; one observation has no interval.
+def mean(
+    values: Sequence[float],
+    *,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+    level: float = LEVEL,
+) -> Estimate:
+    """A mean with its t interval at `level`, cut to `bounds`; one observation has no interval.
 
     Where all observations lie on one bound their spread says nothing; the binomial interval holds there,
     since a bounded variable reaches its bound with at most the probability that its mean allows. Without a
@@ -84,11 +89,10 @@ def mean(values: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, m
         if (array == bound).all():
             if math.isinf(bounds[1] - bounds[0]):
                 return Estimate(middle, None, None, len(array), "no interval: all lie on one bound")
-            low, high = (
-                bounds[0] + (bounds[1] - bounds[0]) * end for end in clopper_pearson(successes, len(array))
-            )
+            shares = clopper_pearson(successes, len(array), (1 - level) / 2)
+            low, high = (bounds[0] + (bounds[1] - bounds[0]) * share for share in shares)
             return Estimate(middle, low, high, len(array))
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(array) - 1) * array.std(ddof=1) / math.sqrt(len(array)))
+    half = float(stats.t.ppf((1 + level) / 2, len(array) - 1) * array.std(ddof=1) / math.sqrt(len(array)))
     return Estimate(middle, max(bounds[0], middle - half), min(bounds[1], middle + half), len(array))
 
 

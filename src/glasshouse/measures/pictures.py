@@ -12,12 +12,8 @@ from kornia.metrics import ssim as ssim_map
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-RECOVERED = 18.0
-"""From this PSNR on, in dB, an image counts as recovered."""
-
-NEAR_EXACT = 30.0
-"""From this PSNR on, in dB, an image is almost the original: where all images look alike, some other image
-often reaches `RECOVERED`, but not this."""
+from glasshouse.measures.thresholds import NEAR_EXACT as NEAR_EXACT
+from glasshouse.measures.thresholds import RECOVERED as RECOVERED
 
 CAP = 100.0
 """No PSNR is counted higher, in dB: without a cap one perfect image would make a mean infinite."""
@@ -33,6 +29,7 @@ COMPARED = 500
 
 WINDOW = 11
 ROWS = 1024  # images compared at a time, which keeps the memory small
+WINDOWED = 64  # images whose windows are compared at a time: their maps fit into a CPU's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +104,7 @@ def paired_ssim(originals: Tensor, guesses: Tensor) -> np.ndarray:
     side = min(WINDOW, *originals.shape[2:])
     window = side - (1 - side % 2)
     parts = [np.empty(0)]
-    for original, guess in zip(originals.split(ROWS), guesses.split(ROWS)):
+    for original, guess in zip(originals.split(WINDOWED), guesses.split(WINDOWED)):
         similar = ssim_map(original.double(), guess.double(), window, eps=0.0, padding="valid")
         parts.append(similar.mean((1, 2, 3)).clamp(-1, 1).numpy())
     return np.concatenate(parts)

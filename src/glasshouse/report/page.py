@@ -15,6 +15,7 @@ from glasshouse.report.figures.panel import Panel
 from glasshouse.report.opening import Opening, opening
 from glasshouse.report.rendering import render
 from glasshouse.report.run import Run, read_run
+from glasshouse.report.tables.division import DivisionSection, division_section
 from glasshouse.report.tables.findings import assumptions_table, findings_table, remains_table
 from glasshouse.report.tables.ladder import ladder_table
 from glasshouse.report.tables.robustness import comparison_table, defences_table
@@ -28,6 +29,7 @@ from glasshouse.spelling import DASH
 from glasshouse.store import write_text
 from glasshouse.verdicts.answers import AdversaryAnswers, Answer, Line, answers_by_adversary
 from glasshouse.verdicts.comparison import Comparison, comparison
+from glasshouse.verdicts.division import division_facts
 from glasshouse.verdicts.ladder import Ladder, ladder
 from glasshouse.verdicts.matrix import echoed
 from glasshouse.verdicts.measure import BY_ACCESS, Measure, federated
@@ -80,6 +82,7 @@ class Page:
     remains: Table
     rocs: list[Panel]
     trainings: list[Panel]
+    division: DivisionSection | None
     ladder: LadderSection | None
     courses: list[Panel]
     gallery: list[tuple[str, list[Shown]]]
@@ -106,6 +109,7 @@ class Page:
             (self.trainings, "training", "Training"),
             (self.ladder, "ladder", "Ladder"),
             (not self.statements and (self.courses or self.gallery), "gallery", "Gallery"),
+            (self.division, "data", "Data"),
             (True, "all", "Findings"),
             (True, "setup", "Setup"),
             (True, "caveats", "Caveats"),
@@ -144,7 +148,9 @@ def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
             seen.pop(CENTRAL, None)
         if seen:
             known.append((key, ", ".join(seen)))
-    if run.clients is not None and any(row.strategy for row in run.rows):
+    if run.curves.division:
+        known += division_facts(run.curves.division[0])
+    elif run.clients is not None and any(row.strategy for row in run.rows):
         known.append(("clients", str(run.clients)))
     for where, central in (("test accuracy", False), ("trained centrally", True)):
         known += [
@@ -188,6 +194,7 @@ def _page(run: Run) -> Page:
         remains=remains_table(trades),
         rocs=panels.roc_section(run, colours),
         trainings=panels.training_panels(run, colours),
+        division=division_section(run.curves.division[0]) if run.curves.division else None,
         ladder=_ladder(run, on_trial),
         courses=panels.course_panels(run, colours),
         gallery=_gallery(run),

@@ -7,6 +7,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from glasshouse.report.words.comparing import shift_class, shift_words
 from glasshouse.report.words.ladder import ladder_sentence
 from glasshouse.report.words.matrix import (
     attack_form,
@@ -34,6 +35,7 @@ from glasshouse.report.words.measures import (
 )
 from glasshouse.report.words.names import adversary_words, defence_words
 from glasshouse.report.words.robustness import gradient_remarks, robustness_sentence
+from glasshouse.showing import verdict_words
 from glasshouse.spelling import slug
 from glasshouse.verdicts.metrics import VETTING, family_words, metric_words
 
@@ -42,7 +44,8 @@ _OF_NAMES = (adversary_words, defence_words, family_words, metric_words)
 _OF_CELLS = (cell_class, cell_details, cell_number, dots, grade, same_as_sentence)
 _OF_OUTCOMES = (attack_form, outcome_words, severity_class, cost_name, cost_words, cost_interval, cost_unit)
 _OF_SECTIONS = (robustness_sentence, gradient_remarks, ladder_sentence)
-FILTERS = (*_OF_MEASURES, *_OF_NAMES, *_OF_CELLS, *_OF_OUTCOMES, *_OF_SECTIONS)
+_OF_DIFFERENCES = (verdict_words, shift_class, shift_words)
+FILTERS = (*_OF_DIFFERENCES, *_OF_MEASURES, *_OF_NAMES, *_OF_CELLS, *_OF_OUTCOMES, *_OF_SECTIONS)
 
 ACTIONS = {"ship": "Ship", "defend": "Defend", "stop": "Stop", "cannot tell": "Cannot tell"}
 COLUMNS = 7

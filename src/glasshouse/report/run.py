@@ -11,6 +11,7 @@ from glasshouse.exhibits import LARGEST, Chart, Exhibits, Frozen, StudyTable
 from glasshouse.findings import Finding
 from glasshouse.reading import parse_toml, read_file
 from glasshouse.results import CHECKED
+from glasshouse.scores import SCORES
 from glasshouse.spelling import slug
 from glasshouse.store import hashed
 from glasshouse.verdicts.claims import Verdict
@@ -64,6 +65,10 @@ def read_run(folder: Path) -> Run:
     results = folder / "results.json"
     _check_unchanged(folder)
     rows = _parsed(results, tuple[Finding, ...])
+    if rows is None and (folder / "config.toml").is_file():
+        raise BadInput(
+            f"{folder}: the run is not finished; repeat its command, which goes on where it stopped"
+        )
     if rows is None:
         raise BadInput(f"{folder}: no results.json there; give a folder written by glasshouse audit or study")
     _check_rows(results, rows)
@@ -95,6 +100,8 @@ def _check_unchanged(folder: Path) -> None:
     """Refuse files that are not those that the run wrote, where it left their checksums."""
     listed = folder / "checksums.json"
     for name, checksum in (_parsed(listed, dict[str, str]) or {}).items():
+        if name == SCORES:  # no page is made of it, and whoever needs the room may delete it
+            continue
         content = _content(folder / name) if name in CHECKED else None
         if content is None or hashed(content).hexdigest() != checksum:
             raise BadInput(

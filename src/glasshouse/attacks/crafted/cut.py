@@ -43,6 +43,7 @@ def find_cut(protocol: Protocol) -> Cut:
         reached += 1
     if len(names) < 2:
         raise CannotRun("the network does not end in two linear layers with nothing but ReLU between them")
+    protocol.layout.check_sent(*(f"{name}.{part}" for name in names for part in ("weight", "bias")))
     return Cut(tuple(names), _latent_shape(calls[:reached], calls[reached][2]))
 
 

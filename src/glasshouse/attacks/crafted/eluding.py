@@ -28,13 +28,15 @@ from glasshouse.attacks.inversion.updates import (
     AVERAGED,
     MIXED,
     AttackedUpdate,
+    check_scale,
     mean_decay,
     training_network,
 )
 from glasshouse.attacks.labels.head import Head, find_head
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, reason_of
 from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.federation.updates import Delivery
+from glasshouse.learning.layout import read_vector
 from glasshouse.measures.labels import whole_counts
 from glasshouse.options import check_whole
 
@@ -65,6 +67,10 @@ class Eluding(SinglingOut):
         check_whole(self.name, "target", self.target, 0)
         check_whole(self.name, "most", self.most, 1)
 
+    def cannot(self, protocol: Protocol, samples: int) -> str | None:
+        parts = reason_of(_find_parts, protocol, read_vector(protocol.architecture))
+        return reason_of(check_scale, protocol.recipe) or parts
+
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         if self.target >= len(access.sizes):
             raise BadInput(
@@ -73,8 +79,7 @@ class Eluding(SinglingOut):
             )
         began = time.perf_counter()
         protocol, live, held = access.protocol, access.current, access.sizes[self.target]
-        head = find_head(protocol)
-        gate = find_gate(protocol, live, head)
+        head, gate = _find_parts(protocol, live)
         dead = shut(protocol, live, gate)
         counting = counting_model(protocol, live, head, gate)
         offline = time.perf_counter() - began
@@ -122,6 +127,12 @@ class Eluding(SinglingOut):
         if held > self.most:
             words.append(f"{self.most} images were sought to explain the gradient of {held}")
         return "; ".join(words)
+
+
+def _find_parts(protocol: Protocol, live: Tensor) -> tuple[Head, Gate]:
+    """The network's head, and the layer that silences it, or `CannotRun` where either is missing."""
+    head = find_head(protocol)
+    return head, find_gate(protocol, live, head)
 
 
 def counting_model(protocol: Protocol, live: Tensor, head: Head, gate: Gate) -> Tensor:

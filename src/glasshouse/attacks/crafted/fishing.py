@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glasshouse.access import BlindServerAccess
+from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.gates import Gate, ThresholdSearch, find_gate
 from glasshouse.attacks.crafted.singling import SinglingOut
@@ -29,12 +29,13 @@ from glasshouse.attacks.inversion.updates import (
     COUPLED,
     MIXED,
     AttackedUpdate,
-    BatchNorm,
+    check_scale,
     frozen_network,
+    mixes_batches,
 )
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.data.images import Images
-from glasshouse.errors import BadInput, CannotRun
+from glasshouse.errors import BadInput, CannotRun, reason_of
 from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
@@ -77,6 +78,9 @@ class Fishing(SinglingOut):
         check_whole(self.name, "rounds", self.rounds, 2)
         check_number(self.name, "strength", self.strength, 0, 100, open_low=True)
         check_number(self.name, "bias", self.bias, 200, 1e6)
+
+    def cannot(self, protocol: Protocol, samples: int) -> str | None:
+        return reason_of(check_scale, protocol.recipe) or reason_of(find_head, protocol)
 
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None
@@ -247,7 +251,7 @@ class FishingServer:
         parts = [f"{words}, {self.rounds} rounds"]
         if max(self._protocol.recipe.total_steps(size) for size in self._access.sizes) > 1:
             parts.append(AVERAGED)
-        if any(isinstance(module, BatchNorm) for module in self._protocol.architecture.modules()):
+        if mixes_batches(self._protocol.architecture):
             parts.append(COUPLED)
         if self._protocol.recipe.mix_up:
             parts.append(MIXED)

@@ -16,6 +16,7 @@ from glasshouse.attacks.inversion.updates import BatchNorm
 from glasshouse.attacks.labels.head import Head
 from glasshouse.errors import CannotRun
 from glasshouse.learning.layout import write_vector
+from glasshouse.models.freezing import exchanged
 
 SHUT = -1e4
 """A bias that no activation of a working network outweighs."""
@@ -49,7 +50,9 @@ def find_gate(protocol: Protocol, vector: Tensor, head: Head) -> Gate:
         if _silent(network, head, x):
             linear = isinstance(module, nn.Linear) and module.out_features == inputs
             return Gate(name, gate.weight, gate.bias, linear)
-    raise CannotRun("no layer of the network falls silent when its biases are low, as those before a ReLU do")
+    reason = "no layer of the network falls silent when its biases are low, as those before a ReLU do"
+    frozen = f", of those that are sent: {layout.sent}" if layout.frozen else ""
+    raise CannotRun(f"{reason}{frozen}")
 
 
 def shut(protocol: Protocol, vector: Tensor, gate: Gate) -> Tensor:
@@ -60,7 +63,7 @@ def shut(protocol: Protocol, vector: Tensor, gate: Gate) -> Tensor:
 
 
 def _silent(network: nn.Module, head: Head, x: Tensor) -> bool:
-    weights = [weight for name, weight in network.named_parameters() if name != head.bias]
+    weights = [weight for name, weight in exchanged(network).items() if name != head.bias]
     network.train()
     with torch.random.fork_rng(devices=[]):
         loss = F.cross_entropy(network(x), torch.zeros(len(x), dtype=torch.long))

@@ -19,13 +19,13 @@ from typing import ClassVar, get_args
 import torch
 from torch import Tensor, nn
 
-from glasshouse.access import BlindServerAccess, ServerAccess
+from glasshouse.access import BlindServerAccess, Protocol, ServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.imprint_gain import Calibration, choose_gain, fixed_picture
 from glasshouse.attacks.crafted.leakage import Bins, Law, bin_sums, thresholds
 from glasshouse.attacks.inversion.updates import check_plain_steps, mean_decay, one_step
 from glasshouse.data.images import Images
-from glasshouse.errors import CannotRun
+from glasshouse.errors import CannotRun, reason_of
 from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.layout import write_vector
@@ -59,9 +59,11 @@ class ImprintAttack(Attack):
         check_whole(self.name, "slots", self.slots, 1, 1024)
         check_choice(self.name, "law", self.law, get_args(Law))
 
+    def cannot(self, protocol: Protocol, samples: int) -> str | None:
+        return reason_of(check_plain_steps, protocol.recipe)
+
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None
-        check_plain_steps(access.protocol.recipe)
         started = time.perf_counter()
         if access.rebuilt is None:
             raise CannotRun("the server may not change the network, and an imprint layer is a change")

@@ -15,13 +15,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from glasshouse.access import BlindServerAccess
+from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.attack import Attack, Knowledge
 from glasshouse.attacks.crafted.cut import Cut, find_cut
 from glasshouse.attacks.crafted.reading import Crafted
 from glasshouse.attacks.crafted.surrogate import Schooling, Surrogate, kept_surrogate
 from glasshouse.attacks.inversion.updates import check_plain_steps
 from glasshouse.data.images import Images
+from glasshouse.errors import reason_of
 from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.federation.updates import Delivery
@@ -48,15 +49,21 @@ class LatentAttack(Attack):
         check_whole(self.name, "batch_size", self.batch_size, 2, 10**5)
         check_share(self.name, "lr", self.lr)
 
+    def cannot(self, protocol: Protocol, samples: int) -> str | None:
+        return reason_of(self.check_protocol, protocol)
+
     def run(self, access: BlindServerAccess, knowledge: Knowledge, rng: torch.Generator) -> Reconstructions:
         assert knowledge.auxiliary is not None
-        check_plain_steps(access.protocol.recipe)
-        self.check_cut(find_cut(access.protocol))
         surrogate = knowledge.surrogate or self.prepare(access, knowledge.auxiliary.x)
         began = time.perf_counter()
         crafted = self.craft(surrogate, access, knowledge.auxiliary, rng)
         offline = surrogate.seconds + time.perf_counter() - began
         return dataclasses.replace(self.attack_rounds(crafted, access), offline=round(offline, 3))
+
+    def check_protocol(self, protocol: Protocol) -> None:
+        """Raise `CannotRun` where the recipe or the network does not allow the attack."""
+        check_plain_steps(protocol.recipe)
+        self.check_cut(find_cut(protocol))
 
     def check_cut(self, cut: Cut) -> None:
         """Raise `CannotRun` where the network's linear layers do not allow the attack."""

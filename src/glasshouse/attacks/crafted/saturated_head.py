@@ -23,12 +23,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glasshouse.access import ServerAccess
+from glasshouse.access import Protocol, ServerAccess
 from glasshouse.attacks.attack import Attack, Knowledge, required
 from glasshouse.attacks.labels.head import Head, find_head
 from glasshouse.defences.defence import Stack
 from glasshouse.defences.perturbation import GaussianNoise, LaplacianNoise
 from glasshouse.defences.private_sgd import PrivateSGD
+from glasshouse.errors import reason_of
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.federation.updates import Delivery
 from glasshouse.learning.recipe import Recipe
@@ -63,6 +64,9 @@ class SaturatedHead(Attack):
     @property
     def knows(self) -> tuple[str, ...]:
         return ("defence",) if self.adaptive else ()
+
+    def cannot(self, protocol: Protocol, samples: int) -> str | None:
+        return reason_of(find_head, protocol)
 
     def run(self, access: ServerAccess, knowledge: Knowledge, rng: torch.Generator) -> LabelCounts:
         head = find_head(access.protocol)
@@ -108,7 +112,7 @@ def decode_growth(growth: np.ndarray, recipe: Recipe, samples: int) -> np.ndarra
     # Without a defence the biases' gradients, and so their growth, add up to zero.
     if abs(growth.sum()) > TOLERANCE * np.abs(growth).sum():
         return None
-    if recipe.momentum or recipe.schedule != "constant":
+    if recipe.momentum or recipe.clip_grad_norm or len(set(recipe.rates(samples))) > 1:
         return None
     growth = without_smoothing(growth, recipe, [samples])
     size, rest = recipe.batch(samples), recipe.last_batch(samples)

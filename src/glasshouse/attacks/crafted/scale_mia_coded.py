@@ -11,7 +11,7 @@ from typing import get_args
 import torch
 from torch import nn
 
-from glasshouse.access import BlindServerAccess
+from glasshouse.access import BlindServerAccess, Protocol
 from glasshouse.attacks.crafted.crafting import craft, quieted, rehearsal_clients
 from glasshouse.attacks.crafted.latent_attack import LatentAttack
 from glasshouse.attacks.crafted.leakage import Law
@@ -19,7 +19,7 @@ from glasshouse.attacks.crafted.peeling import suggested_directions, suggested_r
 from glasshouse.attacks.crafted.reading import CodedModels
 from glasshouse.attacks.crafted.sorting import make_sorter
 from glasshouse.attacks.crafted.surrogate import Surrogate, shrink
-from glasshouse.attacks.inversion.updates import one_step
+from glasshouse.attacks.inversion.updates import check_scale, one_step
 from glasshouse.data.images import Images
 from glasshouse.errors import CannotRun
 from glasshouse.options import check_choice, check_number, check_whole
@@ -47,6 +47,10 @@ class CodedScaleMIA(LatentAttack):
         check_choice(self.name, "law", self.law, get_args(Law))
         if self.norm is not None:
             check_number(self.name, "norm", self.norm, 0, open_low=True)
+
+    def check_protocol(self, protocol: Protocol) -> None:
+        super().check_protocol(protocol)
+        check_scale(protocol.recipe)
 
     def craft(
         self, surrogate: Surrogate, access: BlindServerAccess, auxiliary: Images, rng: torch.Generator

@@ -35,6 +35,9 @@ Chosen on auxiliary images, by benchmarks/scale_mia_constants.py.
 SPARE, SWEEPS = 8, 12
 """For principal axes: directions beyond those asked for, which speed the iteration up, and its length."""
 
+ENOUGH = 2_000
+"""As many auxiliary latents show how far they move the logits."""
+
 MARGIN = 4.0
 """How far hidden layers stay from closing, in units of how far auxiliary latents move them."""
 
@@ -162,7 +165,7 @@ def sorting_model(
     of each row that it activates. Rows are scaled by `scale`, or so that the surrogate's latents move the
     logits by at most 0.001.
     """
-    vector, latents = surrogate.vector.clone(), surrogate.latents
+    vector, latents = surrogate.vector.clone(), surrogate.latents[:ENOUGH]
     named = layout.named(vector)
     first, *hidden, last = surrogate.cut.linear
     weights, probabilities = code

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import math
+import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -273,7 +274,13 @@ def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 @contextmanager
 def all_cores() -> Iterator[None]:
-    """Let torch use all cores for a while: nothing else runs beside an attack's preparations."""
+    """Let torch use all cores for a while: nothing else runs beside an attack's preparations.
+
+    Except in a worker, which is one of many and keeps to its core.
+    """
+    if multiprocessing.parent_process() is not None:
+        yield
+        return
     before = torch.get_num_threads()
     allowed = getattr(os, "sched_getaffinity", None)  # can be fewer than the machine has
     torch.set_num_threads(len(allowed(0)) if allowed else os.cpu_count() or 1)

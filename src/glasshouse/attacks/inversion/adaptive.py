@@ -21,6 +21,7 @@ from glasshouse.defences.policies.defence import TransformationPolicy
 from glasshouse.defences.policies.draws import Draw, possible_draws
 from glasshouse.defences.privacy import DifferentialPrivacy
 from glasshouse.learning.layout import Layout
+from glasshouse.models.freezing import exchanged
 
 NOISE = (GaussianNoise, LaplacianNoise)
 """What clients may add to their own updates."""
@@ -118,7 +119,7 @@ def signal_weights(target: Target, variance: float) -> Mapping[str, float]:
     gradients = target.layout.named(target.gradient)
     known = None if target.known is None else target.layout.named(target.known)
     weights = {}
-    for name, _ in target.network.named_parameters():
+    for name in exchanged(target.network):
         entries = gradients[name] if known is None else gradients[name][known[name]]
         noise = entries.numel() * variance
         signal = max(0.0, float(entries.double().square().sum()) - noise)

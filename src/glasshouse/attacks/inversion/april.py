@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from glasshouse.attacks.inversion.chain import Step, random_image, watch
 from glasshouse.errors import CannotRun
+from glasshouse.models.freezing import exchanged
 
 GREY = 0.5
 """What a pixel is taken for as far as no equation says otherwise."""
@@ -100,7 +101,7 @@ def find_patches(network: nn.Module, shape: tuple[int, int, int]) -> Patches:
     if first is None or not _cuts_patches(first):
         kind = "nothing" if first is None else f"{type(first.module).__name__} {first.name!r}"
         raise CannotRun(f"the network begins with {kind}, not with a linear embedding of patches")
-    parameters = dict(network.named_parameters())
+    parameters = exchanged(network)
     loss = F.cross_entropy(logits, torch.tensor([0]))
     slopes = torch.autograd.grad(loss, [first.z, *parameters.values()], allow_unused=True)
     gradients = {name: slope for name, slope in zip(parameters, slopes[1:]) if slope is not None}
@@ -111,11 +112,17 @@ def find_patches(network: nn.Module, shape: tuple[int, int, int]) -> Patches:
     tokens = embedded + parameters[position].detach().reshape(-1, embedded.shape[1])[-len(embedded) :]
     readers = [step for step in steps if isinstance(step.module, nn.Linear) and _reads(step, tokens)]
     projections = tuple(dict.fromkeys(f"{step.name}.weight" for step in readers))
-    if readers and not _attention_alone(
-        readers[0].x.detach()[0], projections, position, parameters, gradients
+    if readers and not (
+        {*projections} <= gradients.keys()
+        and _attention_alone(readers[0].x.detach()[0], projections, position, parameters, gradients)
     ):
         projections = ()
     return Patches(first.name, position, order, projections)
+
+
+def is_position(name: str) -> bool:
+    """Whether a parameter of that name would be learned positions."""
+    return name.rpartition(".")[2].startswith("pos")
 
 
 def _nearest_solution(A: Tensor, right: Tensor, around: Tensor, precision: float) -> Tensor:

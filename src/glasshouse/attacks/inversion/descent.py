@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from glasshouse.evidence.reconstruction import Snapshot
-from glasshouse.learning.recipe import LOWERED_AFTER
+from glasshouse.learning.schedules import LOWERED_AFTER
 
 Objective = Callable[[Tensor, Tensor | None, float], Tensor]
 """From images, soft labels (null where labels are known) and the share of the way to a scalar."""

@@ -6,22 +6,31 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from glasshouse.access import Protocol
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.inversion.april import (
     GREY,
     Patches,
     find_patches,
+    is_position,
     patches_from_embedding,
     patches_from_tokens,
     tokens_from_attention,
 )
-from glasshouse.attacks.inversion.chain import find_chain
+from glasshouse.attacks.inversion.chain import Link, find_chain
 from glasshouse.attacks.inversion.inversion import UpdateInversion
 from glasshouse.attacks.inversion.linear import CLEAR, find_leading_linear, lone_images, single_image
 from glasshouse.attacks.inversion.rgap import LayerRank, rank_analysis, recover
-from glasshouse.attacks.inversion.updates import AttackedUpdate, rounding, training_network
+from glasshouse.attacks.inversion.updates import (
+    AttackedUpdate,
+    check_plain_steps,
+    check_scale,
+    rounding,
+    training_network,
+)
 from glasshouse.errors import CannotRun
 from glasshouse.evidence.reconstruction import Rebuilt
+from glasshouse.learning.layout import read_vector
 
 MOST_UNKNOWNS = 6000
 """The largest input of a layer that is solved for: its equations are a square matrix of that side."""
@@ -33,17 +42,14 @@ class RGAP(UpdateInversion):
 
     name = "r-gap"
 
+    def check_protocol(self, protocol: Protocol, samples: int) -> None:
+        check_one_gradient(protocol, samples)
+        _links(protocol)
+
     def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
-        check_one_gradient(update)
         protocol = update.protocol
-        if protocol.recipe.label_smoothing:
-            raise CannotRun("R-GAP reads logits from the gradient of plain labels, and these are smoothed")
-        links = find_chain(protocol.architecture, protocol.shape)
-        largest = max(rank_analysis(links), key=lambda layer: layer.unknowns)
-        if largest.unknowns > MOST_UNKNOWNS:
-            raise CannotRun(
-                f"layer {largest.name!r} has {largest.unknowns} inputs, over the limit of {MOST_UNKNOWNS}"
-            )
+        check_one_gradient(protocol, update.samples)
+        links = _links(protocol)
         weights, gradients = (protocol.layout.named(vector) for vector in (update.sent, update.gradient()))
         recovered = recover(links, weights, gradients)
         labels = torch.tensor([recovered.label])
@@ -59,10 +65,13 @@ class APRILAnalytic(UpdateInversion):
 
     name = "april-analytic"
 
+    def check_protocol(self, protocol: Protocol, samples: int) -> None:
+        check_one_gradient(protocol, samples)
+        _check_attention(_patches(protocol, read_vector(protocol.architecture)))
+
     def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
         tokens = _Tokens.behind(update)
-        if not tokens.patches.projections:
-            raise CannotRun("a norm stands before the first attention, or a shortcut leads round it")
+        _check_attention(tokens.patches)
         return tokens.rebuilt(update, *tokens.patches_from_attention())
 
 
@@ -71,6 +80,10 @@ class PatchLeak(UpdateInversion):
     """Solves for the patches of any ViT with learned positions from the gradient of their embedding."""
 
     name = "patch-leak"
+
+    def check_protocol(self, protocol: Protocol, samples: int) -> None:
+        check_one_gradient(protocol, samples)
+        _patches(protocol, read_vector(protocol.architecture))
 
     def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
         tokens = _Tokens.behind(update)
@@ -83,9 +96,13 @@ class LinearLeak(UpdateInversion):
 
     name = "linear-leak"
 
+    def check_protocol(self, protocol: Protocol, samples: int) -> None:
+        super().check_protocol(protocol, samples)
+        _leading_linear(protocol)
+
     def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
         protocol = update.protocol
-        layer = find_leading_linear(protocol.architecture, protocol.shape)
+        layer = _leading_linear(protocol)
         gradients = protocol.layout.named(update.gradient().double())
         W, b = gradients[f"{layer}.weight"], gradients[f"{layer}.bias"]
         noise = rounding(update, f"{layer}.weight")
@@ -100,12 +117,51 @@ class LinearLeak(UpdateInversion):
         return Rebuilt(_pictures(images), update.clients, proven=True)
 
 
-def check_one_gradient(update: AttackedUpdate) -> None:
-    """Raise `CannotRun` unless the update is one step on one image."""
-    if update.samples != 1:
-        raise CannotRun(f"the update holds {update.samples} images, and the closed form is for one")
-    if update.steps != 1:
-        raise CannotRun(f"the client took {update.steps} local steps, and the closed form is for one")
+def check_one_gradient(protocol: Protocol, samples: int) -> None:
+    """Raise `CannotRun` unless an update of `samples` images is one plain step on one image."""
+    check_plain_steps(protocol.recipe)
+    if samples != 1:
+        raise CannotRun(f"the update holds {samples} images, and the closed form is for one")
+    steps = protocol.recipe.total_steps(samples)
+    if steps != 1:
+        raise CannotRun(f"the client took {steps} local steps, and the closed form is for one")
+
+
+def _leading_linear(protocol: Protocol) -> str:
+    """The name of the linear layer that reads the image, or `CannotRun` where its gradient is not sent."""
+    layer = find_leading_linear(protocol.architecture, protocol.shape)
+    if f"{layer}.weight" in protocol.layout.frozen:
+        raise CannotRun(
+            f"the linear layer {layer!r} is frozen; the gradients of what is sent, {protocol.layout.sent}, "
+            "divide into features and not into pixels"
+        )
+    return layer
+
+
+def _links(protocol: Protocol) -> tuple[Link, ...]:
+    """The chain of layers that R-GAP goes back through, or `CannotRun` where it does not get through."""
+    check_scale(protocol.recipe)
+    if protocol.recipe.label_smoothing:
+        raise CannotRun("R-GAP reads logits from the gradient of plain labels, and these are smoothed")
+    links = find_chain(protocol.architecture, protocol.shape)
+    protocol.layout.check_sent(*(link.weight for link in links))
+    largest = max(rank_analysis(links), key=lambda layer: layer.unknowns)
+    if largest.unknowns > MOST_UNKNOWNS:
+        raise CannotRun(
+            f"layer {largest.name!r} has {largest.unknowns} inputs, over the limit of {MOST_UNKNOWNS}"
+        )
+    return links
+
+
+def _patches(protocol: Protocol, sent: Tensor) -> Patches:
+    """How the network with the weights `sent` reads patches, or `CannotRun` where it does not."""
+    protocol.layout.check_sent(*(name for name in protocol.layout.frozen if is_position(name)))
+    return find_patches(training_network(protocol, sent), protocol.shape)
+
+
+def _check_attention(patches: Patches) -> None:
+    if not patches.projections:
+        raise CannotRun("a norm stands before the first attention, or a shortcut leads round it")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +175,9 @@ class _Tokens:
 
     @classmethod
     def behind(cls, update: AttackedUpdate) -> "_Tokens":
-        check_one_gradient(update)
         protocol = update.protocol
-        patches = find_patches(training_network(protocol, update.sent), protocol.shape)
+        check_one_gradient(protocol, update.samples)
+        patches = _patches(protocol, update.sent)
         weights, gradients = (
             protocol.layout.named(vector.double()) for vector in (update.sent, update.gradient())
         )

@@ -8,10 +8,15 @@ from typing import ClassVar
 
 import torch
 
-from glasshouse.access import AggregateAccess, UpdateAccess
+from glasshouse.access import AggregateAccess, Protocol, UpdateAccess
 from glasshouse.attacks.attack import Attack, Knowledge
-from glasshouse.attacks.inversion.updates import AttackedUpdate, attacked_updates, conditions
-from glasshouse.errors import CannotRun
+from glasshouse.attacks.inversion.updates import (
+    AttackedUpdate,
+    attacked_updates,
+    check_plain_steps,
+    conditions,
+)
+from glasshouse.errors import CannotRun, reason_of
 from glasshouse.evidence.reconstruction import Rebuilt, Reconstructions
 from glasshouse.options import check_whole
 
@@ -32,6 +37,13 @@ class UpdateInversion(Attack):
 
     def __post_init__(self) -> None:
         check_whole(self.name, "updates", self.updates, 1)
+
+    def cannot(self, protocol: Protocol, samples: int) -> str | None:
+        return reason_of(self.check_protocol, protocol, samples)
+
+    def check_protocol(self, protocol: Protocol, samples: int) -> None:
+        """Raise `CannotRun` where no update of `samples` images or more can be inverted."""
+        check_plain_steps(protocol.recipe)
 
     def run(
         self, access: UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
@@ -64,8 +76,9 @@ class UpdateInversion(Attack):
     ) -> Rebuilt | CannotRun:
         try:
             rebuilt = replace(self.rebuild(update, knowledge, rng), round=update.round)
-            # What explains a gradient of mixed images is a mixture, and none of the clients' images.
-            return replace(rebuilt, proven=False) if update.protocol.recipe.mix_up else rebuilt
+            # What explains a gradient of mixed or changed images is these, and none of the clients' own.
+            recipe = update.protocol.recipe
+            return replace(rebuilt, proven=False) if recipe.mix_up or recipe.augment else rebuilt
         except CannotRun as refusal:
             return refusal
 

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glasshouse.access import Protocol
 from glasshouse.attacks.attack import Knowledge, required
 from glasshouse.attacks.inversion.updates import AttackedUpdate
 from glasshouse.attacks.labels.counts import count_labels
@@ -13,6 +14,19 @@ from glasshouse.measures.labels import whole_counts
 
 SOURCES = ("given", "idlg", "smallest", "counts", "joint")
 """Where labels come from; "joint" seeks them together with the images."""
+
+
+def check_source(source: str, protocol: Protocol, samples: int) -> None:
+    """Raise `CannotRun` where the labels of `samples` images or more cannot come from there."""
+    if source == "idlg":
+        _check_alone(samples)
+    if source in ("idlg", "smallest", "counts"):
+        find_head(protocol)
+
+
+def _check_alone(samples: int) -> None:
+    if samples != 1:
+        raise CannotRun(f"iDLG reads the label of one image, and {samples} are behind this update")
 
 
 def guessed_labels(source: str, update: AttackedUpdate, count: int, knowledge: Knowledge) -> Tensor | None:
@@ -56,8 +70,7 @@ def lone_label(update: AttackedUpdate) -> np.ndarray:
     Cross-entropy gives row j the gradient (p_j - [j = y]) h. Where the features h are not negative, as after
     a sigmoid or a ReLU, only the row of the label y is negative.
     """
-    if update.samples != 1:
-        raise CannotRun(f"iDLG reads the label of one image, and {update.samples} are behind this update")
+    _check_alone(update.samples)
     return _head_gradient(update).sum(1).argmin(0, keepdim=True).numpy()
 
 

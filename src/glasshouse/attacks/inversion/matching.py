@@ -15,12 +15,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from glasshouse.access import Protocol
 from glasshouse.attacks.attack import Knowledge, required
 from glasshouse.attacks.inversion.adaptive import Adapted, adapt
 from glasshouse.attacks.inversion.descent import OPTIMISERS, SCHEDULES, Descent, Pace
 from glasshouse.attacks.inversion.distances import DISTANCES, WEIGHTINGS, layer_weights
 from glasshouse.attacks.inversion.inversion import UpdateInversion, joined
-from glasshouse.attacks.inversion.label_guesses import SOURCES, guessed_labels
+from glasshouse.attacks.inversion.label_guesses import SOURCES, check_source, guessed_labels
 from glasshouse.attacks.inversion.priors import (
     StatisticsPrior,
     energy,
@@ -144,6 +145,10 @@ class GradientMatching(UpdateInversion):
     def pace(self) -> Pace:
         """How each descent steps."""
         return Pace(**{field.name: getattr(self, field.name) for field in fields(Pace)})
+
+    def check_protocol(self, protocol: Protocol, samples: int) -> None:
+        super().check_protocol(protocol, samples)
+        check_source(self.labels, protocol, samples)
 
     def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
         count = min(update.samples, self.most)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.attacks.inversion.updates import BatchNorm
+from glasshouse.errors import CannotRun
 
 
 def total_variation(x: Tensor) -> Tensor:
@@ -53,6 +54,12 @@ class StatisticsPrior:
 
     network: nn.Module
     expected: Statistics
+
+
+def check_batch_norm(network: nn.Module) -> None:
+    """Raise `CannotRun` where the network has no batch norm."""
+    if not any(_layers(network)):
+        raise CannotRun("the network has no batch norm whose statistics images could have")
 
 
 def running_statistics(network: nn.Module) -> dict[str, LayerStatistics]:

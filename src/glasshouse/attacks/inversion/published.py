@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from glasshouse.access import Protocol
 from glasshouse.attacks.inversion.matching import GradientMatching
+from glasshouse.attacks.inversion.priors import check_batch_norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,11 @@ class GradInversion(GradientMatching):
     l2: float = 1e-6
     batch_norm: float = 0.1
     group: float = 0.01
+
+    def check_protocol(self, protocol: Protocol, samples: int) -> None:
+        super().check_protocol(protocol, samples)
+        if self.batch_norm:
+            check_batch_norm(protocol.architecture)
 
 
 @dataclass(frozen=True, kw_only=True)

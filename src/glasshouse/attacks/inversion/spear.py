@@ -79,6 +79,10 @@ class Spear(UpdateInversion):
         if self.passes is not None:
             check_whole(self.name, "passes", self.passes, 1)
 
+    def check_protocol(self, protocol: Protocol, samples: int) -> None:
+        super().check_protocol(protocol, samples)
+        leading_layer(protocol)
+
     def rebuild(self, update: AttackedUpdate, knowledge: Knowledge, rng: torch.Generator) -> Rebuilt:
         layout, layer = update.protocol.layout, leading_layer(update.protocol)
         names = (f"{layer}.weight".lstrip("."), f"{layer}.bias".lstrip("."))
@@ -132,6 +136,7 @@ def leading_layer(protocol: Protocol) -> str:
         first = next((module for module in inputs if torch.equal(inputs[module], x.flatten(1))), None)
         if first is None:
             raise CannotRun("the network has no linear layer that sees the image itself")
+        protocol.layout.check_sent(f"{linear[first]}.weight".lstrip("."))
         (flow,) = torch.autograd.grad(logits.square().sum(), outputs[first])
     if not flow.any() or flow[outputs[first] < 0].any():
         raise CannotRun("no ReLU follows the linear layer that sees the image")

@@ -12,6 +12,7 @@ from torch.func import functional_call
 from glasshouse.learning.fit import batches
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
+from glasshouse.models.freezing import exchanged
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,7 @@ class Target:
     shape (count,), are null where they are sought with the images. With a `training` the gradient is what a
     whole local training moved, by the rate that an optimiser of plain steps would have had. `trust`, where
     it is given, weighs the tensor of each parameter by name. The client spread the share `smoothing` of each
-    label over all classes.
+    label over all classes, and cut gradients to the length `clip`; 0 for not at all.
     """
 
     network: nn.Module
@@ -49,6 +50,7 @@ class Target:
     training: LocalTraining | None = None
     trust: Mapping[str, float] | None = None
     smoothing: float = 0.0
+    clip: float = 0.0
 
     @property
     def copies(self) -> int:
@@ -68,8 +70,8 @@ class Matcher:
         self._target, network = target, target.network
         seen = target.layout.named(target.gradient.detach())
         marks = None if target.known is None else target.layout.named(target.known)
-        self.names = [name for name, _ in network.named_parameters() if marks is None or marks[name].any()]
-        parameters = dict(network.named_parameters())
+        parameters = exchanged(network)
+        self.names = [name for name in parameters if marks is None or marks[name].any()]
         self._weights = [parameters[name] for name in self.names]
         self.trust = [1.0 if target.trust is None else target.trust[name] for name in self.names]
         self._masks = None if marks is None else [marks[name].to(seen[name].dtype) for name in self.names]
@@ -82,7 +84,7 @@ class Matcher:
         """
         if self._target.training is not None:
             return self._masked(self._trained(x, labels, self._target.training))
-        return self._masked(self._gradient(self._weights, x[0], labels))
+        return self._masked(self._cut(self._gradient(self._weights, x[0], labels)))
 
     def _trained(self, x: Tensor, labels: Tensor, training: LocalTraining) -> tuple[Tensor, ...]:
         """How far local training on the images moves the weights, over the rate of its steps.
@@ -95,7 +97,7 @@ class Matcher:
         velocity = [torch.zeros_like(weight) for weight in weights]
         drawn = [(epoch, batch) for epoch, batches in enumerate(training.batches) for batch in batches]
         for (epoch, batch), rate in zip(drawn, recipe.rates(samples), strict=True):
-            gradient = self._gradient(weights, x[epoch, batch], labels[batch])
+            gradient = self._cut(self._gradient(weights, x[epoch, batch], labels[batch]))
             decayed = [step + recipe.weight_decay * weight for step, weight in zip(gradient, weights)]
             velocity = [recipe.momentum * moving + step for moving, step in zip(velocity, decayed)]
             moves = velocity
@@ -114,6 +116,15 @@ class Matcher:
         logits = functional_call(self._target.network, state, (x,))
         loss = F.cross_entropy(logits, labels, label_smoothing=self._target.smoothing)
         return torch.autograd.grad(loss, weights, create_graph=True)
+
+    def _cut(self, gradient: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The gradient of one batch as the client's optimiser got it."""
+        clip = self._target.clip
+        if not clip:
+            return gradient
+        length = torch.stack([torch.linalg.vector_norm(part) for part in gradient]).norm()
+        share = (clip / (length + 1e-6)).clamp(max=1)  # as torch.nn.utils.clip_grad_norm_ has it
+        return tuple(part * share for part in gradient)
 
     def _masked(self, parts: Sequence[Tensor]) -> list[Tensor]:
         if self._masks is None:

@@ -10,9 +10,9 @@ from glasshouse.attacks.inversion.updates import (
     AVERAGED,
     COUPLED,
     AttackedUpdate,
-    BatchNorm,
     Dropout,
     frozen_network,
+    mixes_batches,
     training_network,
 )
 
@@ -49,6 +49,7 @@ def make_target(
         labels,
         training=training,
         smoothing=protocol.recipe.label_smoothing,
+        clip=protocol.recipe.clip_grad_norm,
     )
     return target, note
 
@@ -75,7 +76,7 @@ def _network(update: AttackedUpdate, one_batch: bool) -> tuple[nn.Module, str | 
     if protocol.recipe.mode == "eval":
         return training_network(protocol, update.sent), None
     note = MASKED if any(isinstance(module, Dropout) and module.p for module in modules) else None
-    if one_batch or not any(isinstance(module, BatchNorm) for module in modules):
+    if one_batch or not mixes_batches(protocol.architecture):
         return training_network(protocol, update.sent), note
     frozen = frozen_network(protocol, update.sent, update.delta, max(update.sizes))
     return frozen, joined([note, COUPLED])

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from glasshouse.access import Protocol
 from glasshouse.attacks.attack import Knowledge, required
+from glasshouse.attacks.inversion.april import is_position
 from glasshouse.attacks.inversion.distances import cosine
 from glasshouse.attacks.inversion.matching import GradientMatching
 from glasshouse.attacks.inversion.priors import StatisticsPrior, patch_seams, running_statistics
@@ -14,6 +16,7 @@ from glasshouse.errors import CannotRun
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
+from glasshouse.models.freezing import exchanged
 from glasshouse.models.loading import seeded_model
 from glasshouse.options import check_choice, check_number, check_whole
 
@@ -46,6 +49,10 @@ class GradViT(GradientMatching):
         check_choice(self.name, "statistics", self.statistics, ("auxiliary",))
         check_number(self.name, "patch", self.patch, 0)
         check_whole(self.name, "epochs", self.epochs, 1)
+
+    def check_protocol(self, protocol: Protocol, samples: int) -> None:
+        super().check_protocol(protocol, samples)
+        patch_side(protocol.architecture)
 
     def prior_weight(self, share: float) -> float:
         return float(share >= 0.5)
@@ -87,6 +94,10 @@ class APRILOptim(GradientMatching):
         super().__post_init__()
         check_number(self.name, "position", self.position, 0)
 
+    def check_protocol(self, protocol: Protocol, samples: int) -> None:
+        super().check_protocol(protocol, samples)
+        position_name(list(exchanged(protocol.architecture)))
+
     def discrepancy(self, gradient: list[Tensor], matcher: Matcher) -> Tensor:
         place = matcher.names.index(position_name(matcher.names))
         angle = cosine([gradient[place]], [matcher.seen[place]], [1.0])
@@ -109,6 +120,6 @@ def patch_side(network: nn.Module) -> int:
 def position_name(names: list[str]) -> str:
     """Which of these parameters are the learned positions."""
     for name in names:
-        if name.rpartition(".")[2].startswith("pos"):
+        if is_position(name):
             return name
     raise CannotRun("the network has no learned positions, a parameter whose name begins with 'pos'")

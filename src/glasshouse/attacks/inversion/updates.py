@@ -11,6 +11,7 @@ from glasshouse.access import AggregateAccess, Protocol, UpdateAccess
 from glasshouse.errors import CannotRun
 from glasshouse.learning.layout import write_vector
 from glasshouse.learning.recipe import Recipe
+from glasshouse.models.freezing import stays_in_eval
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
 Dropout = nn.modules.dropout._DropoutNd
@@ -23,6 +24,10 @@ COUPLED = "batch norm mixes the sample with its batch, of which only mean statis
 
 MIXED = "mix-up drew partners and weights that the attacker does not know, and images are sought unmixed"
 """What an inversion says whose clients train on mixed images."""
+
+
+AUGMENTED = "clients changed their images at random, and images are sought as they were then"
+"""What an inversion says whose clients augment their images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +72,19 @@ class AttackedUpdate:
 def rounding(update: AttackedUpdate, name: str) -> float:
     """The standard deviation of the rounding in one tensor of an update's gradient.
 
-    An update is the difference of two models, each rounded to its own size, not to that of the difference.
+    An update is the difference of two models, each rounded to its own size, not to that of the difference. A
+    client that computes in bfloat16 has rounded the gradient itself.
     """
-    recipe, weight = update.protocol.recipe, update.protocol.layout.named(update.sent)[name]
+    recipe, named = update.protocol.recipe, update.protocol.layout.named
     rate = sum(size * recipe.effective_rate(size) for size in update.sizes) / update.samples
-    return float(torch.finfo(update.delta.dtype).eps * weight.double().square().mean().sqrt() / rate)
+    noise = torch.finfo(update.delta.dtype).eps * _root_mean_square(named(update.sent)[name]) / rate
+    if recipe.precision == "bfloat16":
+        noise += torch.finfo(torch.bfloat16).eps * _root_mean_square(named(update.delta)[name]) / rate
+    return noise
+
+
+def _root_mean_square(tensor: Tensor) -> float:
+    return float(tensor.double().square().mean().sqrt())
 
 
 def attacked_updates(access: UpdateAccess | AggregateAccess, count: int) -> list[AttackedUpdate]:
@@ -89,8 +102,16 @@ def conditions(updates: Sequence[AttackedUpdate], *, given: bool) -> str:
         f"{steps} local step{'' if steps == '1' else 's'} on {samples} image{'' if samples == '1' else 's'}"
     )
     smoothed = f", {recipe.label_smoothing:g} of each label spread" if recipe.label_smoothing else ""
-    mixed = f"; {MIXED}" if recipe.mix_up else ""
-    labels = f"labels {'given' if given else 'unknown'}{smoothed}{mixed}"
+    layout = updates[0].protocol.layout
+    remarks = {
+        f"images are sought by the gradient of what is sent: {layout.sent}": layout.frozen,
+        MIXED: recipe.mix_up,
+        f"{AUGMENTED} ({recipe.augment})": recipe.augment,
+        f"gradients were cut to the length {recipe.clip_grad_norm:g}": recipe.clip_grad_norm,
+        "gradients were computed in bfloat16": recipe.precision == "bfloat16",
+    }
+    remarked = "".join(f"; {remark}" for remark, applies in remarks.items() if applies)
+    labels = f"labels {'given' if given else 'unknown'}{smoothed}{remarked}"
     return f"as the clients trained: {taken}, {recipe.mode} mode, {labels}"
 
 
@@ -105,7 +126,7 @@ def _range(counts: Sequence[int]) -> str:
 
 
 def _updates_of_round(access: UpdateAccess | AggregateAccess, place: int) -> list[AttackedUpdate]:
-    protocol = access.protocol
+    protocol = access.protocol.in_round(access.rounds[place].number)
     if isinstance(access, AggregateAccess):
         summed = access.rounds[place]
         return [
@@ -119,11 +140,26 @@ def _updates_of_round(access: UpdateAccess | AggregateAccess, place: int) -> lis
 
 
 def check_plain_steps(recipe: Recipe) -> None:
-    """Raise `CannotRun` for optimisers whose updates are no sums of gradients."""
+    """Raise `CannotRun` for recipes whose updates are no sums of gradients."""
     if recipe.optimiser != "sgd":
         raise CannotRun(
             f"the clients train with {recipe.optimiser}, which rescales each entry, so their updates do not "
             "add up like gradients, as those of sgd do"
+        )
+
+
+def mixes_batches(network: nn.Module) -> bool:
+    """Whether batch norm goes by the batch in train mode, as it does unless it is frozen."""
+    return any(isinstance(layer, BatchNorm) and not stays_in_eval(layer) for layer in network.modules())
+
+
+def check_scale(recipe: Recipe) -> None:
+    """Raise `CannotRun` where updates are sums of gradients whose lengths nobody knows."""
+    check_plain_steps(recipe)
+    if recipe.clip_grad_norm:
+        raise CannotRun(
+            f"the clients cut gradients to the length {recipe.clip_grad_norm:g} (clip_grad_norm), and the "
+            "attack reads lengths; one that reads directions alone may still find what it seeks"
         )
 
 

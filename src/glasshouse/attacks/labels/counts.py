@@ -16,10 +16,11 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from glasshouse.access import AggregateAccess, UpdateAccess
+from glasshouse.access import AggregateAccess, Protocol, UpdateAccess
 from glasshouse.attacks.attack import Attack, Knowledge
+from glasshouse.attacks.inversion.updates import check_scale
 from glasshouse.attacks.labels.head import Head, find_head
-from glasshouse.errors import CannotRun
+from glasshouse.errors import CannotRun, reason_of
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.learning.layout import Layout
 from glasshouse.measures.labels import whole_counts
@@ -35,8 +36,8 @@ attack has nothing better to say than that all classes are equally frequent.
 EXPLAINED = 0.1
 """Whole counts explain the last layer where they leave less than this share of its gradient unexplained."""
 
-Observation = tuple[Tensor, Tensor, tuple[int, ...], tuple[int, ...]]
-"""The model sent, its change, whose samples are in it, and how many each has."""
+Observation = tuple[int, Tensor, Tensor, tuple[int, ...], tuple[int, ...]]
+"""The number of the round, the model sent, its change, whose samples are in it, and how many each has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +51,18 @@ class LabelCountsFromUpdates(Attack):
     family = "labels"
     needs = (UpdateAccess, AggregateAccess)
 
+    def cannot(self, protocol: Protocol, samples: int) -> str | None:
+        return reason_of(check_scale, protocol.recipe) or reason_of(find_head, protocol)
+
     def run(
         self, access: UpdateAccess | AggregateAccess, knowledge: Knowledge, rng: torch.Generator
     ) -> LabelCounts:
         protocol = access.protocol
         head = find_head(protocol)
         counted = []
-        for sent, delta, clients, sizes in _observations(access):
-            gradient_scale = sum(size / sum(sizes) * protocol.recipe.effective_rate(size) for size in sizes)
+        for number, sent, delta, clients, sizes in _observations(access):
+            recipe = protocol.recipe.in_round(number)
+            gradient_scale = sum(size / sum(sizes) * recipe.effective_rate(size) for size in sizes)
             steps = max(map(protocol.recipe.total_steps, sizes))
             counts = count_labels(
                 protocol.layout,
@@ -136,11 +141,11 @@ def label_shares(equations: np.ndarray, g: np.ndarray) -> np.ndarray:
 def _observations(access: UpdateAccess | AggregateAccess) -> Iterator[Observation]:
     """What there is to look at, the earliest of each client or group; updates are read one by one."""
     if isinstance(access, UpdateAccess):
-        updates = [(seen.sent, update) for seen in access.rounds for update in seen.updates]
-        first = {update.client: (sent, update) for sent, update in reversed(updates)}
-        for sent, update in reversed(first.values()):
-            yield sent, update.delta, (update.client,), (update.samples,)
+        updates = [(seen, update) for seen in access.rounds for update in seen.updates]
+        first = {update.client: (seen, update) for seen, update in reversed(updates)}
+        for seen, update in reversed(first.values()):
+            yield seen.number, seen.sent, update.delta, (update.client,), (update.samples,)
     else:
         sums = {seen.clients: seen for seen in reversed(access.rounds)}
-        for seen in reversed(sums.values()):
-            yield seen.sent, seen.average, seen.clients, seen.sizes
+        for summed in reversed(sums.values()):
+            yield summed.number, summed.sent, summed.average, summed.clients, summed.sizes

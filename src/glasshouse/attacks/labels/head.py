@@ -29,8 +29,9 @@ def last_linear(protocol: Protocol) -> Head:
     """The linear layer with a bias whose outputs are the network's, or `CannotRun` where there is none."""
     for name, module in protocol.architecture.named_modules():
         head = Head(f"{name}.weight".lstrip("."), f"{name}.bias".lstrip("."))
-        known = {head.weight, head.bias} <= set(protocol.layout.names)
+        known = {head.weight, head.bias} <= {*protocol.layout.names, *protocol.layout.frozen}
         if isinstance(module, nn.Linear) and known and _gives_the_logits(module, protocol):
+            protocol.layout.check_sent(head.weight, head.bias)
             return head
     raise CannotRun("the network does not end in a linear layer with a bias")
 

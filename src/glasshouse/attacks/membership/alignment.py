@@ -22,6 +22,7 @@ from glasshouse.attacks.labels.head import Head, last_linear
 from glasshouse.attacks.membership.readings import Reader, Records, ServerMembership
 from glasshouse.errors import CannotRun, fault_of
 from glasshouse.learning.evaluate import CHUNK
+from glasshouse.models.freezing import exchanged
 from glasshouse.options import check_choice
 
 TINY = 1e-12
@@ -89,7 +90,7 @@ def _along_all(
 ) -> Callable[[Tensor], Changes]:
     """Changes along directions in all trainable parameters, by forward differentiation."""
     layout = protocol.layout
-    trainable = [name for name, _ in network.named_parameters()]
+    trainable = list(exchanged(network))
     state = layout.named(sent)
     tangents = [{name: layout.named(d)[name] for name in trainable} for d in directions]
 

@@ -44,6 +44,7 @@ class MIABad(ShadowAttack):
     family = "membership"
     needs = (QueryAccess,)
     knows = ("candidates", "shadows")
+    fewest_shadows = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,8 +16,13 @@ from glasshouse.access import AggregateAccess, QueryAccess, UpdateAccess
 from glasshouse.attacks.attack import Knowledge, required
 from glasshouse.attacks.membership.readings import as_outsider
 from glasshouse.attacks.membership.shadowed import ShadowAttack
-from glasshouse.attacks.membership.signals import asked, masked_mean, others, threshold_from_shadows
-from glasshouse.errors import CannotRun
+from glasshouse.attacks.membership.signals import (
+    asked,
+    check_enough,
+    masked_mean,
+    others,
+    threshold_from_shadows,
+)
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.shadows import log_odds
 from glasshouse.options import check_flag
@@ -80,8 +85,7 @@ class OnlineLiRA(ShadowAttack):
 
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, shadows = required(knowledge.candidates), required(knowledge.online_shadows)
-        if len(shadows) < 4:
-            raise CannotRun(f"{len(shadows)} shadow models; it takes 4: two with each record, two without")
+        check_enough(len(shadows))  # two with each record, two without
         fixed = len(shadows) < ENOUGH if self.fixed_variance is None else self.fixed_variance
         observed = log_odds(asked(access, candidates), candidates.y)
         scores = online_scores(observed, shadows.candidates.log_odds, shadows.candidates.inside, fixed)

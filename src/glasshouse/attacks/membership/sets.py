@@ -51,7 +51,7 @@ class SetAttack(ShadowAttack):
     def run(self, access: QueryAccess, knowledge: Knowledge, rng: torch.Generator) -> MembershipScores:
         candidates, shadows = required(knowledge.candidates), required(knowledge.shadows)
         known = shadows.auxiliary
-        check_enough(known)
+        check_enough(len(known))
         sides: list[Sides] = []
         for k in range(len(known)):
             signal = self.signal(known.log_probabilities(k), known, others(k, len(known)))

@@ -1,8 +1,10 @@
 """Attacks that compare the target with shadow models, or learn from them where to draw the line."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from glasshouse.attacks.attack import Attack
+from glasshouse.attacks.membership.signals import FEWEST
 from glasshouse.options import check_flag
 
 
@@ -10,9 +12,11 @@ from glasshouse.options import check_flag
 class ShadowAttack(Attack):
     """An attack of somebody who trains shadow models.
 
-    If it is `adaptive`, they are trained under the defences that the clients use; else under none.
+    If it is `adaptive`, they are trained under the defences that the clients use; else under none. It takes
+    `fewest_shadows`.
     """
 
+    fewest_shadows: ClassVar[int] = FEWEST
     adaptive: bool = False
 
     def __post_init__(self) -> None:

@@ -30,6 +30,7 @@ class Shokri(ShadowAttack):
     family = "membership"
     needs = (QueryAccess,)
     knows = ("candidates", "shadows")
+    fewest_shadows = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()

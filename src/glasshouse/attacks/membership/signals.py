@@ -44,16 +44,16 @@ def threshold_from_shadows(answers: Answers, score: Callable[[int], np.ndarray])
 
     Scores of records that k cannot be asked about fairly are NaN.
     """
-    check_enough(answers)
+    check_enough(len(answers))
     scores = np.stack([score(k) for k in range(len(answers))])
     known = np.isfinite(scores)
     return best_threshold(scores[known], answers.inside[known])
 
 
-def check_enough(answers: Answers) -> None:
-    """Raise `CannotRun` where shadow models are too few to learn a threshold from."""
-    if len(answers) < FEWEST:
-        raise CannotRun(f"{len(answers)} shadow models; set audit.shadows to {FEWEST} or more")
+def check_enough(shadows: int, fewest: int = FEWEST) -> None:
+    """Raise `CannotRun` where so many shadow models are too few."""
+    if shadows < fewest:
+        raise CannotRun(f"{shadows} shadow models; set audit.shadows to {fewest} or more")
 
 
 def others(k: int, count: int) -> np.ndarray:

@@ -49,7 +49,7 @@ class Stacked(ShadowAttack):
     ) -> MembershipScores:
         candidates, shadows = required(knowledge.candidates), required(knowledge.shadows)
         known = shadows.auxiliary
-        check_enough(known)
+        check_enough(len(known))
         weighed = Weighing.learned(known, self.c)
         target = as_outsider(access)
         about = asked(target, candidates)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from glasshouse.defences.policies.search import Outcome, Plan, Ranked, search
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import read_vector
 from glasshouse.learning.seeds import derive
-from glasshouse.models.loading import check_output, seeded_model
+from glasshouse.models.loading import checked_copy, seeded_model
 from glasshouse.progress import Progress
 from glasshouse.provenance import Origin, own_code, versions
 from glasshouse.runfolder import open_run
@@ -68,8 +67,7 @@ def _network(model: str | nn.Module, dataset: Dataset, seed: int) -> nn.Module:
     shape, classes = dataset.train.shape, dataset.train.classes
     if isinstance(model, str):
         return seeded_model(model, shape, classes, derive(seed, "weights"))
-    check_output(model, type(model).__name__, shape, classes)
-    return deepcopy(model)
+    return checked_copy(model, shape, classes)
 
 
 def _digest(*tensors: Tensor) -> str:

@@ -3,6 +3,7 @@
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from glasshouse.errors import one_line
 from glasshouse.report.figures.drawing import ACCENT, SERIES, SIZE, Drawing, chance_line, drawn, gapped
 from glasshouse.report.words.names import adversary_words
 from glasshouse.spelling import slug
@@ -10,6 +11,8 @@ from glasshouse.verdicts.exposure import Exposure, at_risk
 
 FEW = 25  # clients that fit a figure of the usual width
 NAMED = 130  # clients whose numbers still fit under a wide figure
+SHORT = 4  # signs of a name that stands upright
+LONGEST_NAME = 16
 _PALE = SERIES[6]
 
 
@@ -29,8 +32,9 @@ def clients_figure(exposure: Exposure) -> Drawing:
         axes.set_xlim(-0.8, crowd - 0.2)
         if crowd <= NAMED:
             small = 10 if crowd <= 12 else 8.5 if crowd <= FEW else 7
-            axes.set_xticks(range(crowd), [str(risk.index) for risk in risks], fontsize=small)
-            if crowd > FEW:
+            names = [_cut(risk.name) or str(risk.index) for risk in risks]
+            axes.set_xticks(range(crowd), names, fontsize=small)
+            if crowd > FEW or max(map(len, names)) > SHORT:
                 axes.tick_params(axis="x", rotation=90, length=2, pad=2)
         else:
             axes.set_xticks([])
@@ -63,6 +67,12 @@ def rounds_figure(exposure: Exposure) -> Drawing:
 def wide(exposure: Exposure) -> bool:
     """Whether the figure of its clients takes the whole width of the page."""
     return exposure.kind == "client" and len(exposure.risks) > FEW
+
+
+def _cut(name: str) -> str:
+    """A name that fits under a figure."""
+    line = one_line(name, len(name))
+    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
 
 
 def _chance_line(axes: Axes, exposure: Exposure) -> None:

@@ -1,31 +1,74 @@
 """A study's tables: its claims with their verdicts, and printed numbers beside measured ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from glasshouse.exhibits import StudyTable
 from glasshouse.report.run import StudyPage
 from glasshouse.report.tables import table
 from glasshouse.report.tables.table import Cell, Column, Table, columns, number_cell, text_cell
 from glasshouse.spelling import interval, slug
-from glasshouse.verdicts.claims import OUTSIDE, WITHIN, printed_verdict
+from glasshouse.verdicts.claims import Verdict, correction
 from glasshouse.verdicts.measure import Measure
 from glasshouse.verdicts.metrics import metric_words
+from glasshouse.verdicts.printed import OUTSIDE, WITHIN, printed_verdict
 
 LONG = 40  # rows of printed numbers that a page shows without being asked
 
 
 def study_tables(study: StudyPage | None, measures: Sequence[Measure]) -> list[Table]:
-    """The tables of a study's run; none for an audit."""
-    tables = []
-    if study and study.verdicts:
-        rows = [tuple(map(text_cell, (v.claim, v.verdict, v.reason))) for v in study.verdicts]
-        heads = tuple(columns("claim", "verdict", "reason"))
-        tables.append(Table("claims", "What the paper claims, and what was found", heads, tuple(rows)))
-    tables += [_laid_out(layout) for layout in (study.tables if study else ())]
+    """The tables of a study's run, the claims of its paper alone in sight; none for an audit."""
+    verdicts = study.verdicts if study else ()
+    tables = list(_claims_tables(verdicts))
+    tables += [_laid_out(layout, folded=bool(verdicts)) for layout in (study.tables if study else ())]
     sources = dict.fromkeys(m.row.source for m in measures)
     return tables + [
-        _printed_table(source, [m for m in measures if m.row.source == source]) for source in sources
+        _printed_table(source, [m for m in measures if m.row.source == source], folded=bool(verdicts))
+        for source in sources
     ]
+
+
+def _claims_tables(verdicts: Sequence[Verdict]) -> Iterator[Table]:
+    """The paper's claims; then, to open, the study's own questions, and what every verdict rests on."""
+    claimed, asked = ([verdict for verdict in verdicts if verdict.own == own] for own in (False, True))
+    if claimed:
+        yield _of_words(
+            "claims",
+            "What the paper claims, and what was found",
+            ("claim", "in the paper", "printed", "measured", "verdict", "why they differ"),
+            [(v.claim, v.section, v.printed, v.reason, v.verdict, v.why) for v in claimed],
+            correction(verdicts),
+        )
+    if asked:
+        yield _of_words(
+            "asked",
+            "What the study asks beyond it" if claimed else "What the study asks, and what was found",
+            ("question", "measured", "verdict"),
+            [(v.claim, v.reason, v.verdict) for v in asked],
+            "" if claimed else correction(verdicts),
+            folded=bool(claimed),
+        )
+    rests = [(v.claim, said) for v in verdicts for said in v.parts]
+    if rests:
+        yield _of_words(
+            "parts",
+            f"What the verdicts rest on, all {len(rests)} parts",
+            ("claim", "measured is", "where", "measured", "verdict", "cells"),
+            [(claim, p.what, p.where, p.measured, p.verdict, ", ".join(p.cells)) for claim, p in rests],
+            folded=True,
+        )
+
+
+def _of_words(
+    name: str,
+    caption: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    note: str = "",
+    *,
+    folded: bool = False,
+) -> Table:
+    cells = tuple(tuple(map(text_cell, row)) for row in rows)
+    return Table(name, caption, tuple(columns(*heads)), cells, folded=folded, note=note)
 
 
 def study_sentence(measures: Sequence[Measure]) -> str:
@@ -40,7 +83,7 @@ def study_sentence(measures: Sequence[Measure]) -> str:
     )
 
 
-def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
+def _printed_table(source: str, measures: Sequence[Measure], *, folded: bool) -> Table:
     # A cell names its data and model; what it may leave open is shown where it varies.
     extra = [key for key in ("attack", "strategy") if len({getattr(m.row, key) for m in measures}) > 1]
     heads = [
@@ -68,20 +111,20 @@ def _printed_table(source: str, measures: Sequence[Measure]) -> Table:
                 Cell(verdict, verdict, (verdict,), "leak" if verdict == OUTSIDE else ""),
             )
         )
-    folded = len(rows) > LONG
-    caption = f"{source}: printed and measured{f', all {len(rows)} numbers' if folded else ''}"
+    long = len(rows) > LONG
+    caption = f"{source}: printed and measured{f', all {len(rows)} numbers' if long else ''}"
     name = slug("printed", source)
-    return Table(name, caption, tuple(heads), tuple(rows), filterable=True, folded=folded)
+    return Table(name, caption, tuple(heads), tuple(rows), filterable=True, folded=folded or long)
 
 
-def _laid_out(layout: StudyTable) -> Table:
+def _laid_out(layout: StudyTable, *, folded: bool) -> Table:
     numeric = [all(not isinstance(row[i], str) for row in layout.rows) for i in range(len(layout.columns))]
     heads = tuple(Column(label, (label,), is_number) for label, is_number in zip(layout.columns, numeric))
     rows = tuple(
         tuple(number_cell(value) if isinstance(value, float) else text_cell(value) for value in row)
         for row in layout.rows
     )
-    return Table(slug("table", layout.name), layout.title, heads, rows, note=layout.note)
+    return Table(slug("table", layout.name), layout.title, heads, rows, folded=folded, note=layout.note)
 
 
 def _spread_cell(measure: Measure) -> Cell:

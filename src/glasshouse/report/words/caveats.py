@@ -59,9 +59,12 @@ def _seeds(rows: Sequence[Finding]) -> str:
 
 
 def _uncovered(measures: Sequence[Measure]) -> list[str]:
-    """What a defence leaves open, which is noted beside the accuracy that it costs."""
+    """What was made of images and network, and what a defence leaves open: it is noted beside accuracies."""
     costs = [
-        m.row for m in measures if m.row.metric == "test-accuracy" and m.row.defence not in (None, "none")
+        m.row
+        for m in measures
+        if m.row.metric == "test-accuracy"
+        and (m.row.source == "audit" or m.row.defence not in (None, "none"))
     ]
     notes = dict.fromkeys(row.note for row in costs if row.note)
     return [f"{note[:1].upper()}{note[1:]}." for note in notes]

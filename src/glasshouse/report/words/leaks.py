@@ -1,11 +1,15 @@
 """What a defence buys and what it costs, and who is at risk when, in words."""
 
+from glasshouse.errors import one_line
 from glasshouse.exhibits import Risk
 from glasshouse.report.words.names import defence_words
 from glasshouse.spelling import number
 from glasshouse.verdicts.exposure import Exposure
 from glasshouse.verdicts.metrics import metric_words
 from glasshouse.verdicts.tradeoff import Tradeoff, Worth, worth
+
+LONGEST_NAME = 40
+"""Characters of a client's name in a sentence."""
 
 _WITHOUT = {
     "nothing compared": "",
@@ -77,4 +81,6 @@ def exposure_sentence(exposure: Exposure) -> str:
 
 
 def _name(risk: Risk) -> str:
-    return f"Client {risk.index}" if risk.kind == "client" else f"Round {risk.index + 1}"
+    if risk.kind == "round":
+        return f"Round {risk.index + 1}"
+    return f"Client {one_line(risk.name, LONGEST_NAME) if risk.name else risk.index}"

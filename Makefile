@@ -16,7 +16,7 @@ test: $(INSTALLED)  ## the tests that fit into a few minutes
 test-all: $(INSTALLED)  ## every test; more of them run with GLASSHOUSE_DATA set
 	$(BIN)/python -m pytest
 
-test-extras: $(EXTRAS)/.installed  ## the tests that need Flower, Ray, Dask, chromium or GLASSHOUSE_DATA; none may be skipped
+test-extras: $(EXTRAS)/.installed  ## the tests that need Flower, Ray, Dask, a peer, chromium or GLASSHOUSE_DATA; none may be skipped
 	$(EXTRAS)/bin/python -m pytest -m "$(MARKS)" --no-skips
 
 lint: $(INSTALLED)  ## style and types
@@ -40,10 +40,12 @@ install: $(INSTALLED)
 
 $(INSTALLED): EXTRA = dev
 $(EXTRAS)/.installed: EXTRA = dev,flower,ray,dask
+$(EXTRAS)/.installed: PEERS = torchattacks==3.5.1  # it declares a torchvision that it does not need
 %/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $*
 	$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRA)]"
+	$(if $(PEERS),$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(PEERS))
 	touch $@
 
 clean:  ## remove the environments and caches; runs/ stays

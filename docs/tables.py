@@ -6,14 +6,12 @@
 A table stands between `<!-- table: attacks -->` and `<!-- end of table -->`.
 """
 
-import inspect
 import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from glasshouse.listing import REGISTRIES
+from glasshouse.listing import REGISTRIES, options, summary
 from glasshouse.report.run import read_run
 from glasshouse.report.tables.robustness import comparison_table
 from glasshouse.report.words.measures import achievement
@@ -50,8 +48,7 @@ def names_table(kind: str) -> str:
                 ", ".join(access.adversary for access in entry.needs),
                 ", ".join(registry.make(name).knows) or "nothing",
             ]
-        summary = (inspect.getdoc(entry) or "").partition("\n\n")[0].replace("\n", " ")
-        rows.append([*cells, _options(entry), summary])
+        rows.append([*cells, ", ".join(f"`{option}`" for option in options(entry)), summary(entry)])
     if all(row[-2] == "" for row in rows):
         header, rows = [*header[:-2], header[-1]], [[*row[:-2], row[-1]] for row in rows]
     return _table(header, rows)
@@ -141,13 +138,6 @@ def _leading(folder: Path) -> list[Measure]:
 
 def _with_interval(measure: Measure) -> str:
     return f"{number(measure.value)} ({interval(measure.low, measure.high)})"
-
-
-def _options(entry: Any) -> str:
-    if not inspect.isclass(entry):
-        return ""
-    parameters = inspect.signature(entry).parameters.values()
-    return ", ".join(f"`{p.name}={p.default!r}`" for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
 def _table(header: list[str], rows: Iterable[list[str]]) -> str:

@@ -93,6 +93,7 @@ def test_only_pictures_of_the_undefended_federation_are_kept(run, curves):
         "histograms",
         "course",
         "statements",
+        "division",
     }
     assert curves["histograms"] == []
 

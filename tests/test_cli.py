@@ -37,6 +37,34 @@ def test_help_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+WRONG_NAMES = [
+    ["audit", "--model", "lenett"],
+    ["audit", "--data", "cifar11"],
+    ["audit", "--defences", "prunning(fraction=0.5)+clipping"],
+    ["study", "mia-badd"],
+    ["vet", "received.pt", "--model", "lenett", "--shape", "1x8x8"],
+    ["inspect", "update.pt", "--before", "sent.pt", "--model", "lenett"],
+    ["search-policy", "--model", "lenett"],
+]
+
+
+def test_a_wrong_name_is_refused_before_anything_heavy_is_imported():
+    code = (
+        "import sys\n"
+        "from glasshouse.cli import main\n"
+        f"for words in {WRONG_NAMES!r}:\n"
+        "    sys.argv = ['glasshouse', *words]\n"
+        "    try: main()\n"
+        "    except SystemExit as stopped: assert stopped.code == 2, words\n"
+        "heavy = {'torch', 'numpy', 'scipy', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert [line.partition("; did you mean")[1] for line in ended.stderr.splitlines()] == [
+        "; did you mean" for _ in WRONG_NAMES
+    ]
+
+
 @pytest.mark.parametrize(
     "name", ["audit", "gate", "init", "study", "vet", "inspect", "list", "data", "report"]
 )
@@ -47,9 +75,26 @@ def test_every_command_shows_an_example(command, name):
     assert "Example" in out
 
 
-@pytest.mark.parametrize(
-    "kind", ["attacks", "defences", "models", "data", "strategies", "channels", "studies"]
-)
+LISTED = [
+    *("attacks", "defences", "models", "data", "partitions", "strategies", "channels", "studies"),
+    "adversaries",
+]
+
+
+def test_list_alone_shows_what_can_be_listed(command):
+    code, out, _ = command("list")
+    assert code == 0
+    assert [line.split()[2] for line in out.splitlines()] == LISTED
+
+
+def test_the_public_names_are_shown_without_importing_them():
+    import glasshouse
+
+    assert {"audit", "inspect_update", "search_policy", "vet", "Setting"} <= set(dir(glasshouse))
+    assert all(getattr(glasshouse, name) is not None for name in dir(glasshouse))
+
+
+@pytest.mark.parametrize("kind", LISTED)
 def test_every_listed_name_is_described(command, kind):
     code, out, _ = command("list", kind)
     assert code == 0

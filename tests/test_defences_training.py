@@ -179,8 +179,8 @@ def test_mix_up_is_refused_beside_a_defence_that_needs_each_images_own_gradient(
     ("secure-aggregation(neighbours=3)", "neighbours = 3 is out of range"),
     ("secure-aggregation+secure-aggregation(bits=8)", "more than one defence chooses the channel"),
     ("early-stopping+early-stopping(patience=5)", "more than one defence ends the training early"),
-    ("mix-up+mix-up(alpha=0.5)", "mix-up is named twice"),
-    ("label-smoothing+label-smoothing", "label-smoothing is named twice"),
+    ("mix-up+mix-up(alpha=0.5)", "images are mixed already"),
+    ("label-smoothing+label-smoothing", "labels are smoothed already"),
 ])  # fmt: skip
 def test_wrong_options_and_compositions_are_refused_in_one_line(spec, words, engine):
     with pytest.raises(BadInput, match=words) as refusal:

@@ -80,6 +80,7 @@ def test_the_strongest_check_leaves_no_more_than_pgd_does():
     assert left.sum() <= survivors(PGD(eps=0.1), model, images).sum()
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize(("network", "adversarial"), [("mlp", 0.1), ("lenet", 0.0)])
 @pytest.mark.parametrize(("norm", "eps"), [("linf", 0.1), ("l2", 0.6)])
 def test_the_ensemble_and_its_members_leave_what_a_public_implementation_leaves(

@@ -16,6 +16,7 @@ from glasshouse.auditing.finished import ADVERSARIES, finished_setting
 from glasshouse.auditing.run import run_audit
 from glasshouse.auditing.setting import make_setting
 from glasshouse.learning.layout import read_vector
+from glasshouse.measures.membership import auc
 from glasshouse.models.loading import reinitialised
 from glasshouse.verdicts.pooling import pooled
 
@@ -51,6 +52,15 @@ def results(trained, tmp_path_factory):
 def value(findings, attack, metric):
     (row,) = [row for row in findings if (row.attack, row.metric) == (attack, metric)]
     return row.value
+
+
+def test_what_each_attack_says_of_each_record_of_a_finished_model_is_kept(results, trained):
+    kept = results.scores("loss-threshold")
+    assert auc(kept["score"], kept["member"]).value == value(results.findings, "loss-threshold", "auc")
+    assert set(kept["record"][kept["member"]]) == set(range(60))  # the pool begins with the members
+    (accuracy,) = [one for one in results.records if one.table == "accuracy"]
+    assert set(accuracy["record"]) == set(range(60, 120))
+    assert accuracy["hit"].mean() == value(results.findings, None, "test-accuracy")
 
 
 def test_what_a_finished_model_has_learned_by_heart_shows(results, trained):

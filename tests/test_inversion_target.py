@@ -24,6 +24,7 @@ def normed():
 @pytest.mark.parametrize("recipe", [
     Recipe(epochs=1, batch_size=0, lr=0.1),
     Recipe(epochs=3, batch_size=0, lr=0.1, momentum=0.5, weight_decay=0.01),
+    Recipe(epochs=3, batch_size=0, lr=0.2, momentum=0.5, schedule="cosine", warmup=1, clip_grad_norm=0.2),
 ])  # fmt: skip
 def test_simulated_training_moves_the_weights_as_training_does_and_can_be_differentiated(network, recipe):
     model = laid_out(network())
@@ -32,7 +33,17 @@ def test_simulated_training_moves_the_weights_as_training_does_and_can_be_differ
     everything = torch.arange(len(IMAGES))
     training = LocalTraining(recipe, ((everything,),) * recipe.epochs)
     fresh = network().train()
-    target = Target(fresh, layout, moved, SHAPE, CLASSES, len(IMAGES), IMAGES.y, training=training)
+    target = Target(
+        fresh,
+        layout,
+        moved,
+        SHAPE,
+        CLASSES,
+        len(IMAGES),
+        IMAGES.y,
+        training=training,
+        clip=recipe.clip_grad_norm,
+    )
     x = IMAGES.x.expand(recipe.epochs, *IMAGES.x.shape).clone().requires_grad_()
     matcher = Matcher(target)
     gradient = matcher(x, IMAGES.y)

@@ -163,6 +163,20 @@ def test_an_attack_that_does_not_know_clients_apart_is_judged_by_its_one_score()
     ]  # fmt: skip
 
 
+def test_a_clients_records_are_set_against_its_own_non_members_where_the_data_say_whose_they_are():
+    holder = np.repeat([0, 1, -1], [10, 10, 30])
+    origin = np.repeat([0, 1, 0, 1, -1], [10, 10, 10, 10, 10])
+    level = np.repeat([3.0, 0.0, 3.0, 0.0, -9.0], 10)  # clients differ, their members and non-members do not
+    signal = level + np.tile(np.linspace(0, 0.1, 10), 5)
+    question = question_about(make_images(50), holder)
+    evidence = MembershipScores(signal, signal > 0)
+    unaware = [risk.value for risk in evidence.judge(question).exhibits.risk]
+    assert unaware == pytest.approx([2.5 / 3, 1.5 / 3], abs=0.01)
+    named = dataclasses.replace(question.truth, origin=origin, names=("north", "south"))
+    risks = evidence.judge(dataclasses.replace(question, truth=named)).exhibits.risk
+    assert [(risk.name, risk.value, risk.n) for risk in risks] == [("north", 0.5, 20), ("south", 0.5, 20)]
+
+
 def test_batches_have_no_risks_by_client_and_nobody_has_them_who_does_not_ask():
     batches, member = np.arange(8).reshape(2, 4), np.array([True, False])
     images, holder = make_images(8), np.repeat([0, -1], 4)

@@ -349,9 +349,10 @@ def test_a_model_of_another_shape_is_not_sent(case):
 MINE = """
 import sys
 from dataclasses import dataclass
-import torch
+import numpy as np
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Attack
+from glasshouse.evidence.membership import MembershipScores
 
 @dataclass(frozen=True, kw_only=True)
 class Mine(Attack):
@@ -365,6 +366,9 @@ class Mine(Attack):
             sys.exit(0)
         if self.how == "raise":
             raise ValueError("no luck")
+        scores = {"short": np.zeros(3), "nan": np.full(120, np.nan), "text": ["yes"] * 120}
+        if self.how in scores:
+            return MembershipScores(scores[self.how], np.zeros(120, dtype=bool))
 
 class Magic(Mine):
     family = "magic"
@@ -379,7 +383,8 @@ def test_an_audit_goes_on_after_attacks_that_fail(tmp_path, monkeypatch):
     name = f"mine_{tmp_path.name}".replace("-", "_")
     (tmp_path / f"{name}.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
-    classes = ("Mine", "Mine(how='exit')", "Mine(how='raise')", "Magic", "Lonely")
+    how = [f"Mine(how='{how}')" for how in ("exit", "raise", "short", "nan", "text")]
+    classes = ("Mine", *how, "Magic", "Lonely")
     own = [f"{name}:{spec}" for spec in classes]
     setting = Setting(
         data={"clients": 2, "members": 60, "nonmembers": 60, "auxiliary": 60, "test": 60},
@@ -391,8 +396,12 @@ def test_an_audit_goes_on_after_attacks_that_fail(tmp_path, monkeypatch):
     reasons = {finding.attack: finding.reason for finding in results.findings if finding.attack}
     assert "the attack returned nothing" in reasons[own[0]]
     assert "the attack raised SystemExit: 0" in reasons[own[1]]
-    assert f"the attack raised ValueError: no luck ({name}.py, line 19)" in reasons[own[2]]
-    assert "family 'magic' is unknown" in reasons[own[3]]
-    assert "the attack needs ()" in reasons[own[4]]
+    assert f"the attack raised ValueError: no luck ({name}.py, line 20)" in reasons[own[2]]
+    assert "scores of shape (3,); it takes numbers as an array of shape (120)" in reasons[own[3]]
+    assert "scores that are not finite numbers" in reasons[own[4]]
+    assert "scores as a list; it takes numbers" in reasons[own[5]]
+    assert "family 'magic' is unknown" in reasons[own[6]]
+    assert "the attack needs ()" in reasons[own[7]]
     assert reasons["gap"] is None
     assert "no luck" in results.report.read_text()
+    assert {one.attack for one in results.records if one.attack} == {"gap"}

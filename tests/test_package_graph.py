@@ -10,24 +10,32 @@ import glasshouse
 SOURCE = Path(glasshouse.__file__).parent
 ORDER = [
     {"errors"},
-    {"registry", "options", "reading", "store", "provenance", "runfolder", "progress"},
+    {"registry", "options", "reading", "store", "packing", "provenance", "runfolder", "progress"},
     {"data"},
     {"models"},
     {"learning"},
     {"measures"},
-    {"findings", "exhibits", "results"},
+    {"findings", "exhibits", "scores"},
     {"vetting"},
     {"defences"},
     {"federation"},
     {"access"},
     {"evidence"},
     {"attacks"},
-    {"spelling", "verdicts"},
+    {"spelling", "verdicts", "showing", "results"},
     {"auditing"},
     {"studies"},
     {"report"},
-    {"listing", "api", "integrations"},
-    {"command_options", "gate_command", "inspect_command", "search_command", "vet_command", "cli"},
+    {"listing", "naming", "api", "integrations"},
+    {
+        "command_options",
+        "gate_command",
+        "inspect_command",
+        "search_command",
+        "vet_demo",
+        "vet_command",
+        "cli",
+    },
 ]
 """The top-level packages and modules, in the order of the flow: each imports only from those further up, and
 those on one line only from each other if that closes no circle. The package itself, which gives users the

@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,13 +11,26 @@ from hypothesis import strategies as st
 from glasshouse.auditing.setting import EXAMPLE, Setting, as_toml, make_setting, read_setting
 from glasshouse.auditing.template import template
 from glasshouse.errors import BadInput
+from glasshouse.learning.recipe import Recipe
 
 
 def test_the_template_is_the_embedded_example():
     assert make_setting(tomllib.loads(template())) == EXAMPLE
 
 
-@pytest.mark.parametrize("setting", [Setting(), EXAMPLE, Setting(data={"name": 'a "b"\\c'})])
+RECIPE = {
+    "optimiser": "adam",
+    "betas": (0.8, 0.9),
+    "eps": 1e-6,
+    "schedule": "step",
+    "step_size": 3,
+    "gamma": 0.5,
+}
+
+
+@pytest.mark.parametrize(
+    "setting", [Setting(), EXAMPLE, Setting(data={"name": 'a "b"\\c'}), Setting(training=RECIPE)]
+)
 def test_a_setting_survives_its_toml(setting):
     assert make_setting(tomllib.loads(as_toml(setting))) == setting
 
@@ -28,6 +43,15 @@ def test_a_setting_survives_its_toml(setting):
     ("[training]\nlr = true\n", r"line 2: training.lr = True does not fit"),
     ("[training]\nfraction = 2.0\n", r"line 2: training.fraction = 2.0 does not fit: .*or equal to 1"),
     ("[training]\noptimiser = 'lion'\n", r"line 2: training.optimiser = 'lion' does not fit"),
+    ("[training]\nschedule = 'linear'\n",
+     r"line 2: training.schedule = 'linear' .* 'constant', 'cosine', 'halving', 'steps' or 'step'"),
+    ("[training]\noptimiser = 'adamw'\nmomentum = 0.9\n", r"line 3: training.momentum = 0.9 is no option"),
+    ("[training]\n\nstep_size = 2\n", r"line 3: training.step_size = 2 does not go with"),
+    ("[training]\nwarmup = 10\n", r"line 2: training.warmup = 10 .* below the 10 rounds"),
+    ("[training]\nwarmup = 1\nschedule_over = 'epochs'\n", r"line 2: training.warmup = 1 .* the 1 epochs"),
+    ("[training]\nschedule = 'step'\n", r": training.step_size is missing"),
+    ("[training]\nbetas = [0.9]\n", r"line 2: training.betas.1 = \[0.9\] does not fit"),
+    ("[training]\naugment = 'crop+spin'\n", r"line 2: training.augment = 'spin': unknown augm"),
     ("[audit]\nattacks = 'gap'\n", r"line 2: audit.attacks = 'gap' does not fit"),
     ("[atacks]\n", r"line 1: unknown key 'atacks'"),
     ("[data\n", r"not valid TOML: .*line 1"),
@@ -126,3 +150,25 @@ def test_a_message_is_one_printable_line_whatever_it_names():
     assert message.startswith("a\\nb\\x1b[31m\\u2028\\ud800xxx")
     assert message.isprintable()
     assert len(message) < 2100
+
+
+def test_the_schedule_of_a_configuration_spans_its_rounds_unless_it_says_otherwise():
+    told = {"rounds": 12, "epochs": 3, "schedule": "cosine", "warmup": 2}
+    assert Setting(training=told).training.recipe().rounds == 12
+    local = Setting(training=told | {"schedule_over": "epochs"}).training.recipe()
+    assert (local.rounds, local.schedule, local.warmup) == (0, "cosine", 2)
+    assert Setting().training.recipe() == Recipe()
+
+
+def test_an_unknown_schedule_ends_the_command_with_one_line_before_torch_is_loaded(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text('[data]\nname = "nowhere.npz"\n[training]\nschedule = "linear"\n')
+    code = (
+        f"import sys; sys.argv = ['glasshouse', 'audit', {str(file)!r}]\n"
+        "from glasshouse.cli import main\n"
+        "try: main()\nexcept SystemExit as end: sys.exit(100 if 'torch' in sys.modules else end.code)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert "'constant', 'cosine', 'halving', 'steps' or 'step'" in line

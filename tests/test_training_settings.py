@@ -10,12 +10,14 @@ from glasshouse.data.images import Images
 from glasshouse.defences import make_defences
 from glasshouse.defences.hardening import AdversarialTraining
 from glasshouse.errors import BadInput
-from glasshouse.learning.augment import MARGIN, crop_and_flip
+from glasshouse.learning.augment import crop_and_flip
 from glasshouse.learning.evaluate import predict
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.statistics import recount_statistics
+
+MARGIN = 4
 
 
 def make_images(count: int = 24, seed: int = 0, shape: tuple[int, int, int] = (1, 6, 6)) -> Images:

@@ -111,6 +111,8 @@ def test_a_file_that_can_be_read_and_holds_something_else_is_a_verdict(command, 
         b"\x80\x02",
         saved(STATE)[:-100],
         saved(STATE)[:2000],
+        saved(STATE).replace(b"_rebuild_tensor_v2", b"_rebuild_tensor_v9", 1),  # its checksum no longer fits
+        saved(STATE).replace(b"PK\x01\x02\x00\x00\x00\x00\x08\x08", b"PK\x01\x02\x00\x00\x00\x00\x09\x08", 1),
         saved(STATE, _use_new_zipfile_serialization=False)[:-100],
         pickle.dumps(torch.float32, protocol=2)[:-1],
     ],

@@ -5,6 +5,7 @@ import pickletools
 import re
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import torch
 
 MOST_BYTES = 1 << 24
 """As much of a pickle is looked through; those of weights are far smaller."""
+
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+"""What zipfile raises over a record that is broken, encrypted, or packed in a way it does not know."""
 
 PARTS = re.compile(
     r"collections OrderedDict|torch\._utils _rebuild_\w+|torch\._tensor _rebuild_from_type_v2"
@@ -48,8 +52,11 @@ def _pickles(path: Path) -> Iterator[bytes]:
     with zipfile.ZipFile(path) as archive:
         for record in archive.infolist():
             if record.filename.endswith(".pkl"):
-                with archive.open(record) as file:
-                    yield file.read(MOST_BYTES)
+                try:
+                    with archive.open(record) as file:
+                        yield file.read(MOST_BYTES)
+                except DAMAGED:  # torch cannot unpack it either
+                    continue
 
 
 def _names(content: bytes) -> Iterator[str]:

@@ -90,7 +90,9 @@ def brightness_gate(
     layer = linears(model)[-2]
     inputs = entering(model, layer, images.x)
     bright = images.x.mean((1, 2, 3))
-    direction = torch.linalg.lstsq(inputs - inputs.mean(0), (bright - bright.mean())[:, None]).solution[:, 0]
+    centred = (bright - bright.mean())[:, None]
+    # "gelsy", which is the default, has no fixed answer where neurons are silent on all images
+    direction = torch.linalg.lstsq(inputs - inputs.mean(0), centred, driver="gelsd").solution[:, 0]
     measured = inputs @ direction
     strength = 10 * float((inputs @ layer.weight.T).std() / measured.std())
     threshold = torch.quantile(measured, 1 - fires)

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from glasshouse.progress import QUIET_FOR, Progress
 from glasshouse.progress.bars import Bars
-from glasshouse.progress.time_left import Stage, TimeLeft, duration, makespan
+from glasshouse.progress.time_left import Stage, TimeLeft, arrivals, duration, makespan
 
 KINDS = ("training", "attacks", "shadow models")
 
@@ -33,8 +33,8 @@ class Clock:
         return self.now
 
 
-def stages_of(work, at_once=1):
-    return [Stage(f"{n}", tuple(steps), kind, at_once) for n, (kind, steps) in enumerate(work)]
+def stages_of(work, workers=1):
+    return [Stage(f"{n}", tuple(arrivals(jobs, workers)), kind) for n, (kind, jobs) in enumerate(work)]
 
 
 def lived(stages, left, factor):
@@ -50,8 +50,8 @@ def lived(stages, left, factor):
 
 
 @given(WORK, st.floats(0.05, 20), st.integers(1, 4))
-def test_after_a_tenth_the_time_left_is_right_however_wrong_the_plan_was_by_one_factor(work, factor, at_once):
-    stages = stages_of(work, at_once)
+def test_after_a_tenth_the_time_left_is_right_however_wrong_the_plan_was_by_one_factor(work, factor, workers):
+    stages = stages_of(work, workers)
     whole = factor * sum(stage.total for stage in stages)
     for elapsed, left in lived(stages, TimeLeft(stages), factor):
         if elapsed >= 0.1 * whole:
@@ -86,10 +86,12 @@ def test_a_step_that_takes_too_long_raises_the_time_left_before_it_is_done():
     assert left.seconds(50) == pytest.approx(3 * 50)
 
 
-def test_steps_that_run_at_once_are_given_their_time_together():
-    left = TimeLeft([Stage("a", (5.0,) * 4, "training", at_once=2)])
-    left.begin("a", 4, 0, 0.0)
-    assert left.seconds(9) == pytest.approx(11)
+def test_a_long_job_that_runs_beside_short_ones_is_given_its_own_time():
+    jobs = (20.0, *(1.0,) * 20)
+    left = TimeLeft([Stage("a", tuple(arrivals(jobs, 2)), "attacks")])
+    left.begin("a", len(jobs), 0, 0.0)
+    assert makespan(jobs, 2) == 20
+    assert [left.seconds(now) for now in (5, 15, 20)] == pytest.approx([15, 5, 0])
 
 
 def test_work_from_before_counts_neither_as_done_fast_nor_as_left():
@@ -116,6 +118,14 @@ def test_where_nobody_knows_how_long_steps_take_their_mean_so_far_says_it():
     assert left.seconds(5) is None
     left.reach(course, 2, 60.0)
     assert left.seconds(60) == pytest.approx(8 * 30)
+
+
+@given(st.lists(st.floats(0, 20), max_size=12), st.integers(1, 4))
+def test_results_come_in_order_and_the_last_when_all_jobs_are_done(jobs, workers):
+    waits = arrivals(jobs, workers)
+    assert len(waits) == len(jobs)
+    assert all(wait >= 0 for wait in waits)
+    assert max(sum(jobs) / workers, max(jobs, default=0)) <= sum(waits) + 1e-9 <= sum(jobs) + 2e-9
 
 
 def test_jobs_wait_for_the_worker_that_is_free_first():

@@ -12,16 +12,14 @@ PULL = 0.05
 
 @dataclass(frozen=True)
 class Stage:
-    """A task that is to come: under which `label`, and how many seconds each of its steps adds.
+    """A task that is to come: under which `label`, and how many seconds after the last each of its steps ends.
 
-    Work of one `kind` tends to be off by the same factor. `at_once` of its steps run at a time. A label that
-    ends in * stands for all that begin so.
+    Work of one `kind` tends to be off by the same factor. A label that ends in * stands for all that begin so.
     """
 
     label: str
     seconds: tuple[float, ...]
     kind: str
-    at_once: int = 1
 
     @property
     def total(self) -> float:
@@ -42,7 +40,7 @@ class Course:
     def __init__(self, stage: Stage, total: int, first: int, now: float) -> None:
         planned = stage.seconds
         mean = stage.total / max(1, len(planned))
-        self.kind, self.at_once = stage.kind, stage.at_once
+        self.kind = stage.kind
         self._steps: Sequence[float] = planned if total == len(planned) else (mean,) * total
         self.first = self.reached = float(first)
         self.began = self.last = now
@@ -60,8 +58,8 @@ class Course:
 
     @property
     def running(self) -> float:
-        """The planned seconds of the steps that run now."""
-        return self._upto(int(self.reached) + self.at_once) - self._upto(self.reached) if self.open else 0.0
+        """The planned seconds until the next step ends."""
+        return self._upto(int(self.reached) + 1) - self._upto(self.reached) if self.open else 0.0
 
     def _upto(self, steps: float) -> float:
         whole = int(steps)
@@ -150,16 +148,30 @@ class TimeLeft:
         return max([pace, *(passed / planned for passed, planned in running if planned)])
 
 
+def arrivals(seconds: Iterable[float], workers: int) -> list[float]:
+    """How long after the result before it each comes, of jobs of so many seconds begun in order by `workers`.
+
+    Results come in order too: that of a short job waits for the long one before it.
+
+    >>> arrivals([3, 1, 1, 2], 2)
+    [3.0, 0.0, 0.0, 1.0]
+    """
+    busy, waits, last = [0.0] * max(1, workers), [], 0.0
+    for job in seconds:
+        free = busy.index(min(busy))
+        busy[free] += job
+        waits.append(max(0.0, busy[free] - last))
+        last = max(last, busy[free])
+    return waits
+
+
 def makespan(seconds: Iterable[float], workers: int) -> float:
     """How long jobs of so many seconds take, begun in their order by `workers`.
 
-    >>> makespan([3, 1, 1, 1], 2)
-    3.0
+    >>> makespan([3, 1, 1, 2], 2)
+    4.0
     """
-    busy = [0.0] * max(1, workers)
-    for job in seconds:
-        busy[busy.index(min(busy))] += job
-    return max(busy)
+    return sum(arrivals(seconds, workers), 0.0)
 
 
 def duration(seconds: float) -> str:

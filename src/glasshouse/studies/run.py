@@ -11,7 +11,7 @@ from glasshouse.errors import BadInput
 from glasshouse.exhibits import Exhibits, StudyTable
 from glasshouse.learning.engine import Engine
 from glasshouse.progress import Progress
-from glasshouse.progress.time_left import Stage
+from glasshouse.progress.time_left import Stage, arrivals
 from glasshouse.provenance import Origin, own_code, versions
 from glasshouse.registry import unknown
 from glasshouse.results import Results, write_results
@@ -103,9 +103,8 @@ def run_study(
 
 def _stages(label: str, single: int, cells: int, workers: int) -> list[Stage]:
     """The cells to come, of single ones as many at once as there are workers."""
-    at_once = max(1, min(workers, single))
     return [
-        Stage(label, (1 / at_once,) * single, "single cells", at_once),
+        Stage(label, tuple(arrivals([1.0] * single, workers)), "single cells"),
         Stage(label, (1.0,) * (cells - single), "cells"),
     ]
 

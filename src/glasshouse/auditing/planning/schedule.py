@@ -18,7 +18,7 @@ from glasshouse.learning.engine import Engine
 from glasshouse.learning.evaluate import PORTION
 from glasshouse.learning.recipe import Recipe
 from glasshouse.progress import Progress
-from glasshouse.progress.time_left import Stage, makespan
+from glasshouse.progress.time_left import Stage, arrivals, makespan
 
 ROUND, SPREAD_ROUND = 0.01, 0.03
 """Seconds of a round beside what is timed: of one worker, or where several share it."""
@@ -72,9 +72,10 @@ class Schedule:
         self, label: str, kind: str, jobs: Sequence[float], at_once: int, besides: float = 0.0
     ) -> Stage:
         """Wall seconds: as long as jobs of so many seconds of a core take, so many of them at once."""
-        busy = sum(jobs)
-        longer = (makespan(jobs, at_once) + besides) / busy * self._pace.wait if busy else 0.0
-        return Stage(label, tuple(job * longer for job in jobs), kind, min(at_once, max(1, len(jobs))))
+        steps = arrivals(jobs, at_once)
+        busy = sum(steps)
+        longer = (busy + besides) / busy * self._pace.wait if busy else 0.0
+        return Stage(label, tuple(step * longer for step in steps), kind)
 
     def _alone(self, variant: Variant) -> float:
         """The seconds of a whole training in one worker."""

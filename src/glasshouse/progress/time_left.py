@@ -12,9 +12,10 @@ PULL = 0.05
 
 @dataclass(frozen=True)
 class Stage:
-    """A task that is to come: under which `label`, and how many seconds after the last each of its steps ends.
+    """A task that is to come: its `label`, and how many seconds after the one before each of its steps ends.
 
-    Work of one `kind` tends to be off by the same factor. A label that ends in * stands for all that begin so.
+    Work of one `kind` tends to be off by the same factor. A label that ends in * stands for all that begin
+    so.
     """
 
     label: str

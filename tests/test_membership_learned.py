@@ -12,6 +12,7 @@ from planted import PROTOCOLS, answering, knowing, logits_of, planted, rng
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.membership import bad
 from glasshouse.attacks.membership.bad import MIABad, features
+from glasshouse.attacks.membership.classifier import Classifier
 from glasshouse.attacks.membership.sets import SetLLR, SetLoss, SetVote
 from glasshouse.attacks.membership.shokri import Shokri
 from glasshouse.data.images import Images
@@ -202,3 +203,13 @@ def test_averaging_gaussian_scores_over_batches_follows_the_null_curve(batch):
     single = NormalDist().cdf(distance / math.sqrt(2))
     assert found.low <= null_curve(single, batch) <= found.high
     assert found.low > single
+
+
+def test_who_interrupts_while_the_attack_model_learns_is_heard(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sklearn.neural_network.MLPClassifier._update_no_improvement_count", interrupted)
+    records, member = np.linspace(0, 1, 40)[:, None], np.arange(40) % 2 == 0
+    with pytest.raises(KeyboardInterrupt):
+        Classifier("network", records, member, torch.Generator().manual_seed(0))

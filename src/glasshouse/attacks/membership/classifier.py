@@ -42,7 +42,11 @@ class Classifier:
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # 150 epochs are what was asked for
-            self._model.fit(scaled, member)
+            warnings.filterwarnings("error", "Training interrupted by user")  # else a half-trained one goes on
+            try:
+                self._model.fit(scaled, member)
+            except UserWarning as interruption:
+                raise KeyboardInterrupt from interruption
 
     def log_odds(self, features: np.ndarray) -> np.ndarray:
         """The log-odds of membership, shape (n,), without the rounding of probabilities near 1."""

@@ -42,7 +42,7 @@ class Classifier:
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # 150 epochs are what was asked for
-            warnings.filterwarnings("error", "Training interrupted by user")  # else a half-trained one goes on
+            warnings.filterwarnings("error", "Training interrupted by user")  # else it goes on half-trained
             try:
                 self._model.fit(scaled, member)
             except UserWarning as interruption:

@@ -14,6 +14,7 @@ ORDER = [
     {"data"},
     {"models"},
     {"learning"},
+    {"recording"},
     {"measures"},
     {"findings", "exhibits", "scores"},
     {"vetting"},

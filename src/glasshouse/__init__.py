@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from glasshouse.data.split import Split as Split
     from glasshouse.errors import BadInput as BadInput
     from glasshouse.findings import Finding as Finding
+    from glasshouse.recording.writer import Recorder as Recorder
     from glasshouse.vetting.signs import Sign as Sign
     from glasshouse.vetting.vet import Vetting as Vetting
     from glasshouse.vetting.vet import vet as vet
@@ -33,6 +34,7 @@ _PLACES = {
     "Split": "glasshouse.data.split",
     "BadInput": "glasshouse.errors",
     "Finding": "glasshouse.findings",
+    "Recorder": "glasshouse.recording.writer",
     "Sign": "glasshouse.vetting.signs",
     "Vetting": "glasshouse.vetting.vet",
     "vet": "glasshouse.vetting.vet",

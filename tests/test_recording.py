@@ -30,6 +30,13 @@ def written(folder, rounds=(1,), clients=("a", "b"), **options):
     return recorder
 
 
+def record(recorder, number, *updates):
+    """One round of updates, each a client with what it sends and its samples."""
+    with recorder.round(number, MODEL) as seen:
+        for client, tensors, samples in updates:
+            seen.update(client, tensors, samples=samples)
+
+
 def told(folder, number):
     return json.loads((folder / "rounds" / f"{number:04d}" / "round.json").read_text())
 
@@ -77,7 +84,8 @@ def test_writing_takes_no_torch():
     code = (
         "import sys, numpy, tempfile\n"
         "from glasshouse import Recorder\n"
-        "with Recorder(tempfile.mkdtemp() + '/r', recipe={'lr': 0.1}).round(1, {'w': numpy.ones(2)}) as seen:\n"
+        "recorder = Recorder(tempfile.mkdtemp() + '/r', recipe={'lr': 0.1})\n"
+        "with recorder.round(1, {'w': numpy.ones(2)}) as seen:\n"
         "    seen.update('a', {'w': numpy.ones(2)}, samples=1)\n"
         "print('torch' in sys.modules)"
     )
@@ -109,9 +117,14 @@ def test_only_every_nth_round_is_recorded_and_the_others_cost_nothing(tmp_path):
 def test_a_round_that_failed_leaves_no_trace(tmp_path):
     recorder = written(tmp_path / "r")
     before = files(tmp_path / "r")
+
+    def fails():
+        yield "a", MODEL, 1
+        raise ZeroDivisionError
+
     with pytest.raises(ZeroDivisionError), recorder.round(2, MODEL) as seen:
-        seen.update("a", MODEL, samples=1)
-        _ = 1 / 0
+        for client, tensors, samples in fails():
+            seen.update(client, tensors, samples=samples)
     assert files(tmp_path / "r") == before
 
 
@@ -188,11 +201,8 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path):
 )
 def test_an_update_of_another_model_is_refused_by_its_client_and_round(tmp_path, tensors):
     recorder = Recorder(tmp_path / "r")
-    with (
-        pytest.raises(BadInput, match="update of client 'clinic' in round 3"),
-        recorder.round(3, MODEL) as seen,
-    ):
-        seen.update("clinic", tensors, samples=1)
+    with pytest.raises(BadInput, match="update of client 'clinic' in round 3"):
+        record(recorder, 3, ("clinic", tensors, 1))
     assert recorder.rounds == ()
 
 
@@ -221,12 +231,8 @@ def test_a_client_has_a_whole_number_of_samples(tmp_path, samples):
 
 
 def test_a_client_sends_once_in_a_round(tmp_path):
-    with (
-        pytest.raises(BadInput, match="'a' has sent already"),
-        Recorder(tmp_path / "r").round(1, MODEL) as seen,
-    ):
-        seen.update("a", MODEL, samples=1)
-        seen.update("a", MODEL, samples=1)
+    with pytest.raises(BadInput, match="'a' sent twice in round 1"):
+        record(Recorder(tmp_path / "r"), 1, ("a", MODEL, 1), ("a", MODEL, 1))
 
 
 def test_a_sum_names_all_clients_that_are_in_it(tmp_path):
@@ -235,9 +241,10 @@ def test_a_sum_names_all_clients_that_are_in_it(tmp_path):
         seen.sum(moved(1), clients={"a": 1, "b": np.int64(3)})
     assert [client["file"] for client in told(tmp_path / "r", 1)["clients"]] == [None, None]
     assert told(tmp_path / "r", 1)["sum"]["samples"] == 4
-    with pytest.raises(BadInput, match="not of all clients"), recorder.round(2, MODEL) as seen:
+    with recorder.round(2, MODEL) as seen:
         seen.update("a", MODEL, samples=1)
-        seen.sum(MODEL, clients={"b": 1})
+        with pytest.raises(BadInput, match="not of all clients"):
+            seen.sum(MODEL, clients={"b": 1})
 
 
 def test_a_full_disk_is_one_line_and_leaves_the_record_whole(tmp_path, monkeypatch):
@@ -248,8 +255,8 @@ def test_a_full_disk_is_one_line_and_leaves_the_record_whole(tmp_path, monkeypat
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("glasshouse.recording.arrays.os.fsync", full)
-    with pytest.raises(BadInput, match="No space left.*free some space"), recorder.round(2, MODEL) as seen:
-        seen.update("a", MODEL, samples=1)
+    with pytest.raises(BadInput, match=r"No space left.*free some space"):
+        record(recorder, 2, ("a", MODEL, 1))
     with pytest.raises(BadInput, match="No space left"):
         recorder.finish(MODEL)
     monkeypatch.undo()

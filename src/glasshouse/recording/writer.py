@@ -192,7 +192,7 @@ class Seen:
         count = whole(samples, client)
         if client in self._clients:
             raise BadInput(
-                f"client {quoted(client)} has sent already in round {self._number}; name each once"
+                f"client {quoted(client)} sent twice in round {self._number}; name each client once"
             )
         what = f"the update of client {quoted(client)} in round {self._number}"
         arrays, bound = self._recorder.fitting(tensors, what), self._recorder.clients
@@ -214,9 +214,7 @@ class Seen:
         for client in counts:
             check_text("client", client)
         if not counts or self._clients.keys() - counts.keys():
-            raise BadInput(
-                f"the sum of round {self._number} is not of all clients; name those that are in it"
-            )
+            raise BadInput(f"the sum of round {self._number} is not of all clients; name all that are in it")
         self._write("sum.safetensors", self._recorder.fitting(mean, f"the sum of round {self._number}"))
         self._clients = {
             client: (count, self._clients.get(client, (0, None))[1]) for client, count in counts.items()

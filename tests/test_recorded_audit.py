@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import CLASSES, SHAPE, make_model, make_split
 from recorded_rounds import RECIPE, saved_parts, train_plainly
-from test_cli import command  # noqa: F401, as a fixture
+from test_cli import run
 
 from glasshouse import BadInput, audit_record
 from glasshouse.access import ModelAccess, UpdateAccess
@@ -225,14 +225,15 @@ def test_a_plan_says_what_would_be_tried_and_writes_nothing(record, parts, tmp_p
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command_audits_a_record(split, command, tmp_path):
+def test_the_command_audits_a_record(split, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     network = build("mlp", SHAPE, CLASSES)
     train_plainly(tmp_path / "r", network, split, Recipe(**RECIPE), rounds=2, model="mlp")
-    assert command("audit", "r", "--quiet", "--out", "o", "--workers", "1")[:2] == (0, "o\n")
+    assert run(monkeypatch, capsys, "audit", "r", "--quiet", "--out", "o", "--workers", "1")[:2] == (0, "o\n")
     assert (tmp_path / "o" / "report.html").exists()
-    code, out, _ = command("audit", "r", "--plan")
+    code, out, _ = run(monkeypatch, capsys, "audit", "r", "--plan")
     assert code == 0
     assert "Who attacks" in out
     for option in (("--data", "digits"), ("--weights", "w.pt"), ("--defences", "all")):
-        code, _, line = command("audit", "r", *option)
+        code, _, line = run(monkeypatch, capsys, "audit", "r", *option)
         assert (code, option[0] in line) == (2, True)

@@ -1,7 +1,7 @@
 """A record as a case: what the servers saw, the final model, and the truth where the user gives it."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +51,9 @@ class Described(Ideal):
 class Recorded:
     """A record, ready to be attacked.
 
-    With members there is an `experiment` that says who held what, for shadow models. `assumed` says what the
-    record does not tell of the training, `notes` what else a reader has to know.
+    With members there is an `experiment` that says who held what, for shadow models; `lacking` names a client
+    of whose images none are given. `assumed` says what the record does not tell of the training, `notes` what
+    else a reader has to know.
     """
 
     recording: Recording
@@ -62,6 +63,7 @@ class Recorded:
     experiment: Experiment | None
     assumed: str
     notes: tuple[str, ...]
+    lacking: str | None = None
 
     @property
     def news(self) -> list[str]:
@@ -130,15 +132,21 @@ def _judged(recorded: Recorded, holders: Holders, network: nn.Module, live: bool
         recorded.setting, split, network, read_vector(network), True, live=live, notes=recorded.notes
     )
     case = dataclasses.replace(recorded.case, truth=_truth(experiment, holders, recorded.names))
-    return dataclasses.replace(recorded, case=case, experiment=experiment)
+    lacking = None if holders.clients is None else next(_without(holders.clients, recorded.names), None)
+    return dataclasses.replace(recorded, case=case, experiment=experiment, lacking=lacking)
 
 
 def _truth(experiment: Experiment, holders: Holders, names: Sequence[str]) -> Truth:
-    """The truth by the numbers of the record's clients; non-members are the test images, too."""
+    """The truth by the numbers of the record's clients; non-members are the test images, too.
+
+    What clients hold is known where it is of all of them.
+    """
     truth, clients = experiment.truth, holders.clients or ()
     number_of = np.array([k for k, held in enumerate(clients) if len(held)] or [0])
     holder = np.where(truth.holder >= 0, number_of[truth.holder], -1) if len(truth.holder) else truth.holder
     test = experiment.split.images("nonmembers")
+    if any(_without(clients, names)):
+        clients = ()
     return dataclasses.replace(
         truth,
         clients=clients,
@@ -147,6 +155,11 @@ def _truth(experiment: Experiment, holders: Holders, names: Sequence[str]) -> Tr
         test=test if len(test) else None,
         test_places=experiment.split.nonmembers,
     )
+
+
+def _without(clients: Sequence[np.ndarray], names: Sequence[str]) -> Iterator[str]:
+    """The names of clients of whose images none are given."""
+    return (name for name, held in zip(names, clients) if not len(held))
 
 
 def _network(

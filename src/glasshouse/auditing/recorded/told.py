@@ -70,6 +70,7 @@ def notes(
     holders: Holders | None,
     numbers: Mapping[str, int],
 ) -> Iterator[str]:
+    """What a reader has to know of the record beside its numbers, in words."""
     rounds = recording.rounds
     if rounds:
         gaps = rounds[-1].number - rounds[0].number + 1 - len(rounds)
@@ -85,6 +86,6 @@ def notes(
         sizes = sizes_of(rounds, numbers)
         for name, number in numbers.items():
             held = len(holders.clients[number])
-            if held != sizes[number]:
+            if held and held != sizes[number]:
                 yield f"client {name!r} trained on {sizes[number]} samples, and {held} images are given"
                 break

@@ -123,9 +123,9 @@ class Seen:
             settled.result()
         target = round_folder(recorder.folder, self._number)
         try:
+            (recorder.folder / "final.safetensors").unlink(missing_ok=True)  # it is not that of the end
             self._folder.replace(target)
             settle(target.parent)
-            (recorder.folder / "final.safetensors").unlink(missing_ok=True)  # it was not the last round
         except OSError as error:
             raise not_written(target, error) from error
 

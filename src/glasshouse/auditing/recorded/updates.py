@@ -92,7 +92,8 @@ def observed(one: RecordedRound, expected: Expected, numbers: dict[str, int]) ->
     )
     for client in one.clients:
         if client.file is not None:
-            _named(one, f"client {quoted(client.name)}", expected, client.file)
+            unused = "; if the server did not use it, take it out of round.json"
+            _named(one, f"client {quoted(client.name)}", expected, client.file, unused)
     clients = tuple(numbers[client.name] for client in one.clients)
     if one.sum is None:
         delivery = Plain().deliver(updates, 0)
@@ -104,8 +105,8 @@ def observed(one: RecordedRound, expected: Expected, numbers: dict[str, int]) ->
     return Observed(one.number - 1, sent, delivery)
 
 
-def _named(one: RecordedRound, who: str, expected: Expected, path: Path) -> Tensor:
+def _named(one: RecordedRound, who: str, expected: Expected, path: Path, remedy: str = "") -> Tensor:
     try:
         return expected.vector(path)
     except BadInput as error:
-        raise BadInput(f"round {one.number}, {who}: {error}") from error
+        raise BadInput(f"round {one.number}, {who}: {error}{remedy}") from error

@@ -44,11 +44,11 @@ def record(
 ) -> Any:
     """A strategy that does what `strategy` does, and writes what its server sees into `folder`.
 
-    `strategy` is one of `flwr.serverapp.strategy`, or a legacy one of `flwr.server.strategy`. `model` is a name
-    of the zoo, `package.module:factory` or the module itself, for images of `shape` (channels, height, width)
-    in so many `classes`; where parameters have no names, as in the legacy API, it gives them. `recipe` is what
-    is known of the clients' training: fields of `glasshouse.learning.recipe.Recipe`. The `channel` is "sum"
-    where the server sees only what `SecAggPlusWorkflow` opens.
+    `strategy` is one of `flwr.serverapp.strategy`, or a legacy one of `flwr.server.strategy`. `model` is a
+    name of the zoo, `package.module:factory` or the module itself, for images of `shape` (channels, height,
+    width) in so many `classes`; where parameters have no names, as in the legacy API, it gives them. `recipe`
+    is what is known of the clients' training: fields of `glasshouse.learning.recipe.Recipe`. The `channel` is
+    "sum" where the server sees only what `SecAggPlusWorkflow` opens.
 
     Every n-th round is recorded, with the single updates of at most so many `clients`. A client is called by
     its node's number, or by what it sends in a metric or setting under the key `named_by`.

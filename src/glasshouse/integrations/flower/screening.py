@@ -27,6 +27,10 @@ MOD_FAILED_PRECONDITION = 6
 """Flower's code for a message that did not meet a condition."""
 
 Forms = Mapping[str, tuple[int, ...]]
+"""The shapes of a model's arrays by name."""
+
+Lengths = frozenset[tuple[str, int]]
+"""Metrics by name and length; that of a single number is 0."""
 
 
 def screen(strategy: Any, *, named_by: str | None = None) -> Any:
@@ -62,7 +66,7 @@ class ScreensMessages:
         screened = [self._screened(server_round, reply, usual) for reply in replies]
         return super().aggregate_train(server_round, screened)  # type: ignore[misc]
 
-    def _screened(self, number: int, reply: Any, usual: frozenset[str]) -> Any:
+    def _screened(self, number: int, reply: Any, usual: Lengths) -> Any:
         if not reply.has_content():
             return reply
         fault = _fault(lambda: self._check(reply.content, usual))
@@ -72,12 +76,12 @@ class ScreensMessages:
         reason = _turned_away(number, client, fault)
         return Message(metadata=reply.metadata, error=Error(MOD_FAILED_PRECONDITION, reason))
 
-    def _check(self, content: Any, usual: frozenset[str]) -> None:
+    def _check(self, content: Any, usual: Lengths) -> None:
         if len(content.array_records) != 1 or len(content.metric_records) != 1:
             raise BadInput("it does not hold one record of arrays and one of metrics")
         (metrics,) = content.metric_records.values()
-        if frozenset(metrics) != usual:
-            raise BadInput(f"its metrics are {', '.join(sorted(metrics))}, not {', '.join(sorted(usual))}")
+        if _lengths(metrics) != usual:
+            raise BadInput("its metrics are not those that most clients send")
         _check_weight(weight_in(content, getattr(self, "weighted_by_key", WEIGHT)))
         _check_arrays(arrays_in(model_in(content, self._model_key)), self._screened_forms)
 
@@ -152,15 +156,19 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], forms: Forms) -> None:
             raise BadInput(f"{name} holds NaN or infinite numbers")
 
 
-def _usual_metrics(replies: Iterable[Any]) -> frozenset[str]:
-    """The names of the metrics that most clients send: Flower stops where they are not the same for all."""
+def _usual_metrics(replies: Iterable[Any]) -> Lengths:
+    """The metrics that most clients send: Flower stops where they are not the same for all."""
     sent = Counter(
-        frozenset(metrics)
+        _lengths(metrics)
         for reply in replies
         if reply.has_content()
         for metrics in reply.content.metric_records.values()
     )
     return sent.most_common(1)[0][0] if sent else frozenset()
+
+
+def _lengths(metrics: Mapping[str, Any]) -> Lengths:
+    return frozenset((name, len(value) if isinstance(value, list) else 0) for name, value in metrics.items())
 
 
 def _forms(arrays: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:

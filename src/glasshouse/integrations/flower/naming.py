@@ -71,7 +71,8 @@ class ClientNames:
 
     def of(self, node: int, records: Sequence[Mapping[str, Any]]) -> str:
         """The name of a node whose reply holds `records` of metrics and settings."""
-        values = [record[self._key] for record in records if self._key in record]
+        key = self._key
+        values = [] if key is None else [record[key] for record in records if key in record]
         name = str(values[0])[:200] if values else ""
         owned = name and not name.startswith("node-") and self._owners.setdefault(name, node) == node
         return name if owned else f"node-{node}"

@@ -1,6 +1,5 @@
 """A strategy with steps of ours around its own."""
 
-from copy import copy
 from types import new_class
 from typing import Any
 
@@ -26,9 +25,8 @@ def extended(strategy: Any, messages: type, fits: type, **attributes: Any) -> An
             "or a legacy one of flwr.server.strategy"
         )
     kind = type(strategy)
-    twin = copy(strategy)
-    twin.__class__ = new_class(kind.__name__, (steps, kind))
-    vars(twin).update(attributes)
+    twin = object.__new__(new_class(kind.__name__, (steps, kind)))
+    vars(twin).update(vars(strategy) | attributes)
     return twin
 
 

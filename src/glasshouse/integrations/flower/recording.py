@@ -54,7 +54,7 @@ def record(
     its node's number, or by what it sends in a metric or setting under the key `named_by`.
     """
     legacy = is_legacy(strategy)
-    if "_glasshouse" in vars(strategy):
+    if hasattr(strategy, "_glasshouse"):
         raise BadInput("the strategy is recorded already; record it once")
     if channel == "sum" and not legacy:
         raise BadInput(

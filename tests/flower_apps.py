@@ -10,6 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.clientapp import ClientApp
 from flwr.supercore.task_identity import TaskIdentity
 
+from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import read_vector
 from glasshouse.learning.seeds import derive
@@ -61,7 +62,7 @@ def identity():
 
 def trained(sent, images, recipe, seed, client, number):
     """The state dict of a client that trains as one of Glasshouse's federation with this `seed` does."""
-    network = make_model()
+    network = laid_out(make_model())
     network.load_state_dict(sent)
     drawn = derive(derive(seed, "round", number), "client", client)
     fit(network, read_vector(network), images, recipe, drawn)
@@ -76,8 +77,8 @@ def client_app(split, recipe, seed=0, mods=()):
     def train(message, context):
         client = context.node_config["partition-id"]
         images = split.pool[split.clients[client]]
-        sent = message.content["arrays"].to_torch_state_dict()
-        sent = {name: tensor.to(like.dtype) for (name, like), tensor in zip(make_model().state_dict().items(), sent.values())}
+        received = message.content["arrays"].to_torch_state_dict().values()
+        sent = dict(zip(make_model().state_dict(), received))  # Flower numbers what came without names
         number = message.content["config"]["server-round"] - 1
         after = trained(sent, images, recipe, seed, client, number)
         reply = {

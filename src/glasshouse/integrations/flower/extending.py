@@ -15,15 +15,7 @@ def extended(strategy: Any, messages: type, fits: type, **attributes: Any) -> An
     It is of the strategy's own class still, so that whatever overrides `start`, or asks for its attributes,
     works as before; the object that was given stays as it is.
     """
-    if isinstance(strategy, flwr.serverapp.strategy.Strategy):
-        steps = messages
-    elif isinstance(strategy, flwr.server.strategy.Strategy):
-        steps = fits
-    else:
-        raise BadInput(
-            f"strategy = {quoted(strategy)} is no strategy of Flower; give one of flwr.serverapp.strategy, "
-            "or a legacy one of flwr.server.strategy"
-        )
+    steps = fits if is_legacy(strategy) else messages
     kind = type(strategy)
     twin = object.__new__(new_class(kind.__name__, (steps, kind)))
     vars(twin).update(vars(strategy) | attributes)
@@ -31,8 +23,15 @@ def extended(strategy: Any, messages: type, fits: type, **attributes: Any) -> An
 
 
 def is_legacy(strategy: Any) -> bool:
-    """Whether `strategy` is one of flwr.server.strategy."""
-    return isinstance(strategy, flwr.server.strategy.Strategy)
+    """Whether `strategy` is one of flwr.server.strategy, and not of flwr.serverapp.strategy."""
+    if isinstance(strategy, flwr.server.strategy.Strategy):
+        return True
+    if isinstance(strategy, flwr.serverapp.strategy.Strategy):
+        return False
+    raise BadInput(
+        f"strategy = {quoted(strategy)} is no strategy of Flower; give one of flwr.serverapp.strategy, "
+        "or a legacy one of flwr.server.strategy"
+    )
 
 
 def flower_name(strategy: Any) -> str:

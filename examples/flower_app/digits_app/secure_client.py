@@ -13,8 +13,8 @@ class Trains(NumPyClient):
     """Trains the model that it receives on its own digits."""
 
     def __init__(self, context: Context) -> None:
-        self.config = context.run_config
-        self.x, self.y = load_data(context.node_config["partition-id"], context.node_config["num-partitions"])
+        self.config, self.partition = context.run_config, context.node_config["partition-id"]
+        self.x, self.y = load_data(self.partition, context.node_config["num-partitions"])
 
     def fit(self, parameters: list[np.ndarray], config: dict) -> tuple[list[np.ndarray], int, dict]:
         torch.set_num_threads(1)
@@ -24,7 +24,8 @@ class Trains(NumPyClient):
         net.load_state_dict(dict(zip(names, received, strict=True)))
         numbers = (self.config[key] for key in ("local-epochs", "batch-size", "learning-rate"))
         loss = train(net, self.x, self.y, *numbers)
-        return [tensor.numpy() for tensor in net.state_dict().values()], len(self.y), {"train-loss": loss}
+        told = {"train-loss": loss, "partition-id": self.partition}
+        return [tensor.numpy() for tensor in net.state_dict().values()], len(self.y), told
 
 
 def client_for(context: Context) -> Client:

@@ -108,7 +108,7 @@ class Secure(Channel):
         samples, shape, dtype = check_updates(updates)
         before, after = self._dropouts(list(samples), seed)
         neighbours = self.neighbours_among(len(samples))
-        terms = self._terms(samples, shape[0], neighbours)
+        terms = self.terms(samples, shape[0], neighbours)
         server = Server(terms, neighbours, seed)
         clients = {name: Client(name, count, terms) for name, count in samples.items()}
         wire = Traffic()
@@ -134,7 +134,7 @@ class Secure(Channel):
         answers = _willing(
             server, staying, lambda name: clients[name].reveal(wire.received(server.request(name)))
         )
-        delivery = self._delivery(server.unmask(wire.sent(answers)), server, samples, dtype)
+        delivery = self.opened(server.unmask(wire.sent(answers)), server, samples, dtype)
         return replace(delivery, protocol_up=wire.up // len(samples), protocol_down=wire.down // len(samples))
 
     def neighbours_among(self, clients: int) -> int | None:
@@ -169,7 +169,8 @@ class Secure(Channel):
         words = guarantee(clients, fewest, self.threshold, dropping=dropping)
         return f"; masks and shares among neighbours alone{chosen}: {words}"
 
-    def _terms(self, samples: Mapping[int, int], length: int, neighbours: int | None) -> Terms:
+    def terms(self, samples: Mapping[int, int], length: int, neighbours: int | None) -> Terms:
+        """What the server announces to clients with so many `samples`, whose vectors have `length` entries."""
         holders = len(samples) if neighbours is None else neighbours + 1
         if holders > MOST_HOLDERS:
             raise BadInput(
@@ -184,7 +185,7 @@ class Secure(Channel):
             largest=max(samples.values()),
         )
 
-    def _delivery(
+    def opened(
         self, total: Words, server: Server, samples: Mapping[int, int], dtype: torch.dtype
     ) -> MaskedDelivery:
         """The weighted mean of the opened sum, with a warning of what was left out or clipped."""

@@ -1,0 +1,1 @@
+"""Glasshouse in a Flower app."""

@@ -190,5 +190,3 @@ def _remember(context: Context, received: ArrayRecord, most: int) -> None:
     kept = [*_history(context), received][-most:]
     for place, record in enumerate(kept):
         context.state[f"glasshouse.vet.{place:06d}"] = record
-
-

@@ -30,6 +30,9 @@ STATISTICS = ("running_mean", "running_var")
 ROUND = "server-round"
 """The setting in which Flower's strategies tell the number of a round."""
 
+OWN = "glasshouse."
+"""How the names of the records begin that strategies of Glasshouse send beside the model."""
+
 LONGEST_REASON = 1000
 
 
@@ -95,8 +98,11 @@ def _is_weight(name: str, parameters: frozenset[str] | None) -> bool:
 
 
 def only_record(content: Any, key: str | None) -> tuple[str, ArrayRecord]:
-    """The model in a message, with the name of its record: that called `key`, or the only one of arrays."""
-    records = dict(content.array_records)
+    """The model in a message, with the name of its record: that called `key`, or the only one of arrays.
+
+    Those by which strategies of Glasshouse tell more than the model are not counted.
+    """
+    records = {name: record for name, record in content.array_records.items() if not name.startswith(OWN)}
     if key is None and len(records) == 1:
         return next(iter(records.items()))
     if key is None or key not in records:
@@ -131,7 +137,7 @@ def vector_of(record: ArrayRecord, layout: Layout) -> Tensor:
 
 def trains(message: Message) -> bool:
     """Whether a message asks for training."""
-    return str(message.metadata.message_type).split(".")[0] == MessageType.TRAIN
+    return str(message.metadata.message_type).split(".")[0] == str(MessageType.TRAIN)
 
 
 def round_of(message: Message) -> int:

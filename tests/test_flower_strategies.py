@@ -29,11 +29,10 @@ def own_images(context):
     return SPLIT.client(context.node_config["partition-id"])
 
 
-def make_apps(spec, mods=(), count=len(SIZES), **options):
+def make_apps(spec, mods=(), **options):
     options = {"recipe": RECIPE, "seed": 3} | options
     return [
-        GlasshouseClient(QUICK.get(spec, spec), make_model(), own_images, **options).app(mods)
-        for _ in range(count)
+        GlasshouseClient(QUICK.get(spec, spec), make_model(), own_images, **options).app(mods) for _ in SIZES
     ]
 
 

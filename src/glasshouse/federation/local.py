@@ -17,7 +17,7 @@ from glasshouse.learning.step import Step, compose
 
 @dataclass(frozen=True, eq=False)
 class Received:
-    """The model that a client was sent, shape (P,), what came with it, and what it keeps of its last round."""
+    """The model that a client was sent, shape (P,), what came with it, and what it kept before."""
 
     sent: Tensor
     payload: Tensors

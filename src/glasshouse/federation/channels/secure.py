@@ -135,6 +135,8 @@ class Secure(Channel):
             server, staying, lambda name: clients[name].reveal(wire.received(server.request(name)))
         )
         delivery = self.opened(server.unmask(wire.sent(answers)), server, samples, dtype)
+        for fault in server.faults:
+            warnings.warn(f"secure aggregation went on without a message: {fault}", stacklevel=2)
         return replace(delivery, protocol_up=wire.up // len(samples), protocol_down=wire.down // len(samples))
 
     def neighbours_among(self, clients: int) -> int | None:
@@ -170,7 +172,7 @@ class Secure(Channel):
         return f"; masks and shares among neighbours alone{chosen}: {words}"
 
     def terms(self, samples: Mapping[int, int], length: int, neighbours: int | None) -> Terms:
-        """What the server announces to clients with so many `samples`, whose vectors have `length` entries."""
+        """What the server announces to clients with `samples`, whose vectors have `length` entries."""
         holders = len(samples) if neighbours is None else neighbours + 1
         if holders > MOST_HOLDERS:
             raise BadInput(
@@ -188,7 +190,7 @@ class Secure(Channel):
     def opened(
         self, total: Words, server: Server, samples: Mapping[int, int], dtype: torch.dtype
     ) -> MaskedDelivery:
-        """The weighted mean of the opened sum, with a warning of what was left out or clipped."""
+        """The weighted mean of the opened sum, with a warning of what was clipped."""
         survivors = tuple(name for name in samples if name in server.masked)
         weight = sum(samples[name] for name in survivors)
         if not weight:
@@ -196,8 +198,6 @@ class Secure(Channel):
         precision = torch.empty(0, dtype=dtype).numpy().dtype
         mean = torch.from_numpy(server.terms.ring.read(total, server.terms.largest / weight, precision))
         clipped = int(total[-1])
-        for fault in server.faults:
-            warnings.warn(f"secure aggregation went on without a message: {fault}", stacklevel=3)
         if clipped:
             # Rounded down to a power of ten: Python shows a text only once, but would show every exact count.
             least = 10.0 ** math.floor(math.log10(clipped / (len(survivors) * len(mean))))

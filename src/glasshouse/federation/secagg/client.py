@@ -38,8 +38,8 @@ from glasshouse.federation.secagg.sharing import split
 class Secrets:
     """All that a client keeps between two messages of a round; nobody else may see it.
 
-    `held` are the shares that it holds, by their owners, once it has sent its masked vector, and `answered` is
-    the request that it has answered.
+    `held` are the shares that it holds, by their owners, once it has sent its masked vector, and `answered`
+    is the request that it has answered.
     """
 
     masking: bytes

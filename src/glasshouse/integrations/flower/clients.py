@@ -70,8 +70,8 @@ class GlasshouseClient:
         for defence in self._defences.defences:
             if getattr(defence, "target_epsilon", None) is not None:
                 raise BadInput(
-                    f"{self._defences}: a client knows neither rounds nor clients to solve target_epsilon for; "
-                    "give the noise"
+                    f"{self._defences}: a client knows neither rounds nor clients to solve target_epsilon "
+                    "for; give the noise"
                 )
         self._recipe = self._strategy.local(self._defences.recipe(recipe or Recipe()))
         self._defences.check(model, self._recipe)
@@ -127,7 +127,7 @@ class GlasshouseClient:
         if reply.kept:
             context.state[PENDING] = record_of(reply.kept)
             context.state[f"{PENDING}.round"] = ConfigRecord({"round": number + 1})
-        # The state that was reached is exact, where no defence changed it; the sum is so but for its rounding.
+        # Where no defence changed it, the state that was reached is exact; a sum would round.
         exact = torch.equal(states[-1] - sent, reply.delta)
         trained = states[-1] if exact else sent + reply.delta
         metrics = MetricRecord({"num-examples": len(images)})

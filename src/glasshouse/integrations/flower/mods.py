@@ -121,7 +121,7 @@ def vet_mod(
     arrays: str | None = None,
     tell: bool = True,
 ) -> Mod:
-    """A mod that refuses to train a crafted model, judged as `glasshouse vet` does, and replies with the reason.
+    """A mod that refuses to train a model that `glasshouse vet` calls crafted, and replies with the reason.
 
     `model` is the network, whatever its weights, for images of `shape` (channels, height, width). `images` of
     the client, (N, C, H, W) in [0, 1], and their `labels` show more, and so do up to `history` models that it

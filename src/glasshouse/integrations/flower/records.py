@@ -45,9 +45,9 @@ class State:
 
     @classmethod
     def of(cls, record: ArrayRecord, parameters: frozenset[str] | None = None) -> "State":
-        """The state in `record`; weights are those named in `parameters`, or all floats that are no statistics.
+        """The state in `record`; weights come first in its vector.
 
-        Weights come first in the vector.
+        They are the floats named in `parameters`, or else all that are no statistics.
         """
         arrays = {name: array.numpy() for name, array in record.items()}
         floats = [name for name, array in arrays.items() if np.issubdtype(array.dtype, np.floating)]
@@ -78,7 +78,7 @@ class State:
         for name in [*shapes, *own]:
             if shapes.get(name) != own.get(name):
                 raise BadInput(
-                    f"array {name!r} has the shape {own.get(name)} in the reply and {shapes.get(name)} in the "
+                    f"array {name!r} has the shape {own.get(name)} in the reply, {shapes.get(name)} in the "
                     "message; send back the arrays that were received, under their names"
                 )
 

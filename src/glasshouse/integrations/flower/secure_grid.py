@@ -1,4 +1,4 @@
-"""The server's side of secure aggregation in a Flower app: a grid through which a strategy sees sums alone."""
+"""The server's side of secure aggregation in a Flower app: a grid through which it sees sums alone."""
 
 import re
 import secrets
@@ -171,7 +171,7 @@ class SecureGrid(Grid):
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """What a client says after it trained: its samples, how many entries more are summed, and clear records."""
+    """What a client says after it trained: its samples, how many more entries it sums, and clear records."""
 
     samples: int
     extra: int
@@ -193,10 +193,8 @@ class Talk:
 
     def trained(self) -> dict[int, Offer]:
         """Have all clients train; those that did, with what they say, by name."""
-        offers = {
-            name: offer
-            for name, offer in self._asked(TRAIN, dict.fromkeys(range(len(self.nodes)), {}), _offer)
-        }
+        everybody: dict[int, Fields] = {name: {} for name in range(len(self.nodes))}
+        offers = dict(self._asked(TRAIN, everybody, _offer))
         lengths = Counter(offer.extra for offer in offers.values())
         for name, offer in list(offers.items()):
             if offer.extra != lengths.most_common(1)[0][0]:

@@ -157,6 +157,8 @@ def _answer(
     if stage == SHARE:
         fields = shared_to(client.share(keys_from(asked)))
     elif stage == MASK:
+        if UPDATE not in context.state:
+            raise Refused("it is asked for its masked vector out of turn: it has sent it")
         update = tensors_of(context.state[UPDATE])["update"]
         masked = client.mask(inbox_from(asked), update)
         records[WORDS] = ArrayRecord({"words": Array(masked.words)})

@@ -91,8 +91,8 @@ class GlasshouseStrategy(FedAvg):
         self.strategy: Strategy = STRATEGIES.make(strategy) if isinstance(strategy, str) else strategy
         if self.strategy.needs_images and images is None:
             raise BadInput(
-                f"{type(self.strategy).__name__} needs images of the server; give them as `images`, none that "
-                "clients train on"
+                f"{type(self.strategy).__name__} needs images of the server; give them as `images`, "
+                "none that clients train on"
             )
         self._module = laid_out(deepcopy(model))
         self._layout = Layout.of(model)
@@ -114,8 +114,8 @@ class GlasshouseStrategy(FedAvg):
         """Choose clients, and send them the model with what the strategy has for them."""
         if isinstance(grid, SecureGrid) and self.strategy.needs_updates:
             raise BadInput(
-                f"{type(self.strategy).__name__} looks at every client's update, of which SecureGrid shows only "
-                "the sum; give the grid itself, or take a strategy that needs no more than the sum"
+                f"{type(self.strategy).__name__} looks at every client's update, of which SecureGrid shows "
+                "only the sum; give the grid itself, or take a strategy that needs no more than the sum"
             )
         if not self._members:
             self._members = self._introduced(grid)

@@ -67,7 +67,8 @@ class GlasshouseStrategy(FedAvg):
     It trains `model` for images of `shape` (channels, height, width). A share `fraction` of the clients takes
     part in each round; it waits for `min_clients` before the first, and clients that connect later stay out.
     Clients are numbered by their partition, or by their node. What it draws follows from `seed`. A strategy
-    that learns from `images` of the server gets them here.
+    that learns from `images` of the server gets them here. Clients have `patience` seconds to say how many
+    samples they hold.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class GlasshouseStrategy(FedAvg):
         min_clients: int = 2,
         images: Images | None = None,
         seed: int = 0,
+        patience: float = 600.0,
     ) -> None:
         super().__init__(
             fraction_train=fraction,
@@ -98,7 +100,7 @@ class GlasshouseStrategy(FedAvg):
         self._layout = Layout.of(model)
         self._shape, self._classes, self._seed = shape, classes, seed
         self._images = images or Images(torch.empty(0, *shape), torch.empty(0, dtype=torch.int64), classes)
-        self._plan = Plan(fraction=fraction)
+        self._plan, self._patience = Plan(fraction=fraction), patience
         self._members: list[Member] = []
         self._memory: Tensors = {}
         self._arrived: dict[int, int] = {}
@@ -163,7 +165,7 @@ class GlasshouseStrategy(FedAvg):
             time.sleep(POLLING)
         messages = [Message(RecordDict(), dst_node_id=node, message_type=INTRODUCE) for node in nodes]
         members = []
-        for reply in grid.send_and_receive(messages):
+        for reply in grid.send_and_receive(messages, timeout=self._patience):
             node = reply.metadata.src_node_id
             if reply.has_error():
                 logger.warning("node %d stays out: %s", node, reply.error.reason)

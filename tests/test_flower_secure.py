@@ -12,10 +12,10 @@ from flwr.serverapp.strategy import FedAdam, FedAvg  # noqa: E402
 from secagg_rounds import looks_uniform  # noqa: E402
 
 from glasshouse.errors import BadInput  # noqa: E402
+from glasshouse.integrations.flower.masking import secure_mod  # noqa: E402
 from glasshouse.integrations.flower.mods import defence_mod  # noqa: E402
-from glasshouse.integrations.flower.secure_grid import SecureGrid  # noqa: E402
-from glasshouse.integrations.flower.secure_mod import secure_mod  # noqa: E402
-from glasshouse.integrations.flower.secure_records import PROTOCOL, WORDS  # noqa: E402
+from glasshouse.integrations.flower.summing import SecureGrid  # noqa: E402
+from glasshouse.integrations.flower.wire import PROTOCOL, WORDS  # noqa: E402
 
 COUNT = 6
 SAMPLES = [10, 250, 40, 3, 77, 120]

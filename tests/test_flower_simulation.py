@@ -15,11 +15,11 @@ from glasshouse.federation.channels.secure import Secure  # noqa: E402
 from glasshouse.federation.federation import Federation, Plan  # noqa: E402
 from glasshouse.federation.strategies import STRATEGIES  # noqa: E402
 from glasshouse.integrations.flower.clients import GlasshouseClient  # noqa: E402
+from glasshouse.integrations.flower.masking import secure_mod  # noqa: E402
 from glasshouse.integrations.flower.mods import defence_mod, vet_mod  # noqa: E402
 from glasshouse.integrations.flower.records import vector_of  # noqa: E402
-from glasshouse.integrations.flower.secure_grid import SecureGrid  # noqa: E402
-from glasshouse.integrations.flower.secure_mod import secure_mod  # noqa: E402
 from glasshouse.integrations.flower.strategies import GlasshouseStrategy  # noqa: E402
+from glasshouse.integrations.flower.summing import SecureGrid  # noqa: E402
 from glasshouse.learning.layout import Layout, read_vector  # noqa: E402
 from glasshouse.learning.recipe import Recipe  # noqa: E402
 

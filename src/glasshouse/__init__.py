@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glasshouse.api import audit as audit
+    from glasshouse.api import audit_record as audit_record
     from glasshouse.api import compare as compare
     from glasshouse.api import inspect_update as inspect_update
     from glasshouse.api import plan as plan
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
     from glasshouse.data.split import Split as Split
     from glasshouse.errors import BadInput as BadInput
     from glasshouse.findings import Finding as Finding
+    from glasshouse.recording.writer import Recorder as Recorder
     from glasshouse.vetting.signs import Sign as Sign
     from glasshouse.vetting.vet import Vetting as Vetting
     from glasshouse.vetting.vet import vet as vet
 
 _PLACES = {
     "audit": "glasshouse.api",
+    "audit_record": "glasshouse.api",
     "compare": "glasshouse.api",
     "inspect_update": "glasshouse.api",
     "read_results": "glasshouse.api",
@@ -33,6 +36,7 @@ _PLACES = {
     "Split": "glasshouse.data.split",
     "BadInput": "glasshouse.errors",
     "Finding": "glasshouse.findings",
+    "Recorder": "glasshouse.recording.writer",
     "Sign": "glasshouse.vetting.signs",
     "Vetting": "glasshouse.vetting.vet",
     "vet": "glasshouse.vetting.vet",

@@ -31,8 +31,8 @@ from glasshouse.integrations.flower.records import (
     tensors_of,
     vector_of,
 )
-from glasshouse.integrations.flower.secure_records import REPORT, SUMMED
 from glasshouse.integrations.flower.strategies import ARRIVED, INTRODUCE, PAYLOAD
+from glasshouse.integrations.flower.wire import REPORT, SUMMED
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, write_vector

@@ -33,8 +33,8 @@ from glasshouse.integrations.flower.records import (
     vector_of,
     weight_of,
 )
-from glasshouse.integrations.flower.secure_grid import SecureGrid
-from glasshouse.integrations.flower.secure_records import PROTOCOL, REPORT, SUMMED
+from glasshouse.integrations.flower.summing import SecureGrid
+from glasshouse.integrations.flower.wire import PROTOCOL, REPORT, SUMMED
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.layout import Layout
 from glasshouse.models.shapes import Shape

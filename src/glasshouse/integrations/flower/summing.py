@@ -29,7 +29,7 @@ from glasshouse.integrations.flower.records import (
     refusal,
     trains,
 )
-from glasshouse.integrations.flower.secure_records import (
+from glasshouse.integrations.flower.wire import (
     ADVERTISE,
     MASK,
     PROTOCOL,

@@ -28,7 +28,7 @@ from glasshouse.integrations.flower.records import (
     trains,
     weight_of,
 )
-from glasshouse.integrations.flower.secure_records import (
+from glasshouse.integrations.flower.wire import (
     ADVERTISE,
     MASK,
     PROTOCOL,

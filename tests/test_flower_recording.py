@@ -263,7 +263,6 @@ def test_arrays_without_names_get_those_of_the_model(split, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"channel": "sum"}, "leave it"),
         ({"recipe": {"speed": 1}}, "speed"),
         ({"every": 0}, "every"),
     ],
@@ -271,6 +270,11 @@ def test_arrays_without_names_get_those_of_the_model(split, tmp_path):
 def test_what_cannot_be_recorded_is_refused_before_the_training(tmp_path, options, words):
     with pytest.raises(BadInput, match=words):
         record(fedavg(), tmp_path / "record", **options)
+
+
+def test_single_updates_are_no_record_of_sums(split, tmp_path):
+    with pytest.raises(BadInput, match="leave the channel"):
+        play(split, recorded(fedavg(), tmp_path / "record", channel="sum"))
 
 
 def test_only_strategies_are_recorded_and_each_once(tmp_path):

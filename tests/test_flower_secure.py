@@ -9,13 +9,16 @@ pytestmark = pytest.mark.extras
 from flower_grid import FIRST, InProcess, adding, stage_of  # noqa: E402
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict  # noqa: E402
 from flwr.serverapp.strategy import FedAdam, FedAvg  # noqa: E402
+from safetensors.numpy import load_file  # noqa: E402
 from secagg_rounds import looks_uniform  # noqa: E402
 
 from glasshouse.errors import BadInput  # noqa: E402
+from glasshouse.integrations.flower import record  # noqa: E402
+from glasshouse.integrations.flower.labels import PROTOCOL, WORDS  # noqa: E402
 from glasshouse.integrations.flower.masking import secure_mod  # noqa: E402
 from glasshouse.integrations.flower.mods import defence_mod  # noqa: E402
 from glasshouse.integrations.flower.summing import SecureGrid  # noqa: E402
-from glasshouse.integrations.flower.wire import PROTOCOL, WORDS  # noqa: E402
+from glasshouse.recording.reader import read_recording  # noqa: E402
 
 COUNT = 6
 SAMPLES = [10, 250, 40, 3, 77, 120]
@@ -256,3 +259,18 @@ def test_training_must_go_through_send_and_receive():
     message = Message(RecordDict(), dst_node_id=FIRST, message_type="train")
     with pytest.raises(BadInput, match="train through send_and_receive"):
         SecureGrid(make_grid()).push_messages([message])
+
+
+def test_the_record_of_a_secure_sum_holds_the_mean_and_no_update(tmp_path):
+    strategy = record(FedAvg(fraction_evaluate=0.0), tmp_path / "record", channel="sum")
+    run(SecureGrid(make_grid(lost=losing(mask={1}))), strategy)
+    (one,) = read_recording(tmp_path / "record").rounds
+    assert all(client.file is None for client in one.clients)
+    assert sorted(client.samples for client in one.clients) == sorted(SAMPLES[:1] + SAMPLES[2:])
+    moved = load_file(one.sum)["w"] - load_file(one.sent)["w"]
+    assert np.abs(moved - expected_mean([0, 2, 3, 4, 5])["w"]).max() <= bound([0, 2, 3, 4, 5])
+
+
+def test_sums_are_no_record_of_single_updates(tmp_path):
+    with pytest.raises(BadInput, match='record with channel="sum"'):
+        run(SecureGrid(make_grid()), record(FedAvg(fraction_evaluate=0.0), tmp_path / "record"))

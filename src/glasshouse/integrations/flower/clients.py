@@ -22,6 +22,7 @@ from glasshouse.integrations.flower.framework import (
     MetricRecord,
     RecordDict,
 )
+from glasshouse.integrations.flower.labels import REPORT, SUMMED
 from glasshouse.integrations.flower.mods import OUT_OF_REACH, Mod, applicable
 from glasshouse.integrations.flower.records import (
     number_of,
@@ -32,7 +33,6 @@ from glasshouse.integrations.flower.records import (
     vector_of,
 )
 from glasshouse.integrations.flower.strategies import ARRIVED, INTRODUCE, PAYLOAD
-from glasshouse.integrations.flower.wire import REPORT, SUMMED
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, write_vector

@@ -18,6 +18,18 @@ from glasshouse.integrations.flower.framework import (
     MetricRecord,
     RecordDict,
 )
+from glasshouse.integrations.flower.labels import (
+    ADVERTISE,
+    MASK,
+    PROTOCOL,
+    REPORT,
+    REVEAL,
+    SHARE,
+    SUMMED,
+    TRAIN,
+    UPDATE,
+    WORDS,
+)
 from glasshouse.integrations.flower.mods import Mod
 from glasshouse.integrations.flower.records import (
     State,
@@ -29,16 +41,6 @@ from glasshouse.integrations.flower.records import (
     weight_of,
 )
 from glasshouse.integrations.flower.wire import (
-    ADVERTISE,
-    MASK,
-    PROTOCOL,
-    REPORT,
-    REVEAL,
-    SHARE,
-    SUMMED,
-    TRAIN,
-    UPDATE,
-    WORDS,
     Fields,
     inbox_from,
     keys_from,

@@ -25,6 +25,7 @@ from glasshouse.integrations.flower.framework import (
     MetricRecord,
     RecordDict,
 )
+from glasshouse.integrations.flower.labels import PROTOCOL, REPORT, SUMMED
 from glasshouse.integrations.flower.records import (
     ROUND,
     logger,
@@ -34,7 +35,6 @@ from glasshouse.integrations.flower.records import (
     weight_of,
 )
 from glasshouse.integrations.flower.summing import SecureGrid
-from glasshouse.integrations.flower.wire import PROTOCOL, REPORT, SUMMED
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.layout import Layout
 from glasshouse.models.shapes import Shape

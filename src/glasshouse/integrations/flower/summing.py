@@ -21,6 +21,16 @@ from glasshouse.integrations.flower.framework import (
     Message,
     RecordDict,
 )
+from glasshouse.integrations.flower.labels import (
+    ADVERTISE,
+    MASK,
+    PROTOCOL,
+    REVEAL,
+    SHARE,
+    SUMMED,
+    TRAIN,
+    WORDS,
+)
 from glasshouse.integrations.flower.records import (
     State,
     logger,
@@ -30,14 +40,6 @@ from glasshouse.integrations.flower.records import (
     trains,
 )
 from glasshouse.integrations.flower.wire import (
-    ADVERTISE,
-    MASK,
-    PROTOCOL,
-    REVEAL,
-    SHARE,
-    SUMMED,
-    TRAIN,
-    WORDS,
     Fields,
     inbox_to,
     keys_from,

@@ -7,23 +7,6 @@ from glasshouse.federation.secagg.client import Secrets
 from glasshouse.federation.secagg.messages import Keys, Request, Revealed, Sealed, Shared, Terms
 from glasshouse.federation.secagg.ring import Ring
 
-PROTOCOL = "glasshouse.secagg"
-"""The record that says what a message is; a client keeps its secrets under the same name."""
-
-WORDS = "glasshouse.secagg.words"
-"""The record of a masked vector."""
-
-UPDATE = "glasshouse.secagg.update"
-"""Where a client keeps its update until it is masked."""
-
-SUMMED = "glasshouse.summed"
-"""What else a reply has summed: a record with one vector of this name."""
-
-REPORT = "glasshouse.report"
-"""What a client reports in the clear."""
-
-TRAIN, ADVERTISE, SHARE, MASK, REVEAL = "train", "advertise", "share", "mask", "reveal"
-
 Fields = dict[str, Any]
 
 

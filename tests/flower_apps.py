@@ -3,7 +3,6 @@
 from contextlib import contextmanager
 from copy import deepcopy
 
-import flwr.app
 import torch
 from conftest import make_model
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict

@@ -22,7 +22,7 @@ pytest.importorskip("flwr", reason="Flower is missing: pip install 'glasshouse[f
 pytestmark = pytest.mark.extras
 
 import flower_apps  # noqa: E402
-from flwr.app import Array, ArrayRecord, MetricRecord  # noqa: E402
+from flwr.app import Array, ArrayRecord  # noqa: E402
 from flwr.serverapp.strategy import (  # noqa: E402
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
@@ -198,7 +198,7 @@ def test_a_reply_that_cannot_be_combined_is_turned_away_by_name_and_the_round_co
     logging.getLogger("flwr").propagate = True
     strategy = screen(recorded(fedavg(), tmp_path / "record", named_by="name"), named_by="name")
     result = play(split, strategy, rounds=2, spoil=spoil)
-    assert f"round 1: the reply of client ward 1 is turned away: " in caplog.text
+    assert "round 1: the reply of client ward 1 is turned away: " in caplog.text
     assert words in caplog.text
     expected = play(split, fedavg(), rounds=2, spoil=without)
     assert torch.equal(flower_apps.as_vector(result.arrays), flower_apps.as_vector(expected.arrays))
@@ -263,7 +263,6 @@ def test_arrays_without_names_get_those_of_the_model(split, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"channel": "sum"}, "leave it"),
         ({"recipe": {"speed": 1}}, "speed"),
         ({"every": 0}, "every"),
     ],
@@ -271,6 +270,11 @@ def test_arrays_without_names_get_those_of_the_model(split, tmp_path):
 def test_what_cannot_be_recorded_is_refused_before_the_training(tmp_path, options, words):
     with pytest.raises(BadInput, match=words):
         record(fedavg(), tmp_path / "record", **options)
+
+
+def test_single_updates_are_no_record_of_sums(split, tmp_path):
+    with pytest.raises(BadInput, match="leave the channel"):
+        play(split, recorded(fedavg(), tmp_path / "record", channel="sum"))
 
 
 def test_only_strategies_are_recorded_and_each_once(tmp_path):

@@ -1,9 +1,10 @@
 """A client: it trains the model that it receives on its own digits."""
 
 import torch
-from digits_app.task import Net, load_data, train
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+
+from digits_app.task import Net, load_data, train
 
 app = ClientApp()
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import torch
-from digits_app.task import Net, accuracy, load_test
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
+
+from digits_app.task import Net, accuracy, load_test
 
 app = ServerApp()
 

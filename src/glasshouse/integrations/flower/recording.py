@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flower.extending import extended, flower_name, is_legacy
+from glasshouse.integrations.flower.labels import PROTOCOL
 from glasshouse.integrations.flower.naming import ClientNames, ParameterNames, place_of
 from glasshouse.integrations.flower.replies import (
     WEIGHT,
@@ -48,7 +49,7 @@ def record(
     name of the zoo, `package.module:factory` or the module itself, for images of `shape` (channels, height,
     width) in so many `classes`; where parameters have no names, as in the legacy API, it gives them. `recipe`
     is what is known of the clients' training: fields of `glasshouse.learning.recipe.Recipe`. The `channel` is
-    "sum" where the server sees only what `SecAggPlusWorkflow` opens.
+    "sum" where the server sees only what `SecureGrid` opens, or the legacy `SecAggPlusWorkflow`.
 
     Every n-th round is recorded, with the single updates of at most so many `clients`. A client is called by
     its node's number, or by what it sends in a metric or setting under the key `named_by`.
@@ -56,11 +57,6 @@ def record(
     legacy = is_legacy(strategy)
     if hasattr(strategy, "_glasshouse"):
         raise BadInput("the strategy is recorded already; record it once")
-    if channel == "sum" and not legacy:
-        raise BadInput(
-            'channel = "sum" is meant for the legacy SecAggPlusWorkflow; a strategy of flwr.serverapp sees '
-            'every reply, so leave it "plain"'
-        )
     if legacy and model is None:
         raise BadInput(
             "the parameters of a legacy strategy have no names; give the model that they belong to"
@@ -73,7 +69,7 @@ def record(
         classes=classes,
         recipe=recipe,
         channel=channel,
-        described="Flower's SecAgg+" if channel == "sum" else None,
+        described=None if channel == "plain" else "Flower's SecAgg+" if legacy else "Glasshouse's SecureGrid",
         strategy=flower_name(strategy),
         seed=seed,
         framework=("flwr", metadata.version("flwr")),
@@ -158,7 +154,15 @@ class RecordsMessages:
             for reply in replies
             if reply.has_content()
         }
-        self._glasshouse.updates(server_round, contents, self._read)
+        keeper = self._glasshouse
+        opened = [content for content in contents.values() if PROTOCOL in content.config_records]
+        if contents:
+            _check_channel(keeper, opened=bool(opened))
+        if opened:
+            mean, _ = self._read(opened[0])
+            keeper.sum(server_round, mean, {name: self._read(one)[1] for name, one in contents.items()})
+        else:
+            keeper.updates(server_round, contents, self._read)
         return super().aggregate_train(server_round, replies)  # type: ignore[misc]
 
     def start(self, *args: Any, **options: Any) -> Any:
@@ -195,12 +199,7 @@ class RecordsFits:
         keeper = self._glasshouse
         fits = {keeper.names.of(client.node_id, [fit.metrics]): fit for client, fit in results}
         opened = len(fits) > 1 and len({id(fit.parameters) for fit in fits.values()}) == 1
-        if opened and not keeper.sees_sums:
-            raise BadInput(
-                'the clients\' updates are summed before the server sees them; record with channel="sum"'
-            )
-        if keeper.sees_sums and not opened:
-            raise BadInput('the server sees single updates; leave the channel of the record "plain"')
+        _check_channel(keeper, opened=opened)
         if opened:
             samples = {client: fit.num_examples for client, fit in fits.items()}
             keeper.sum(server_round, legacy_arrays(results[0][1].parameters), samples)
@@ -210,6 +209,16 @@ class RecordsFits:
         if combined is not None:
             keeper.finish(legacy_arrays(combined))  # nobody says which round is the last
         return combined, metrics
+
+
+def _check_channel(keeper: Keeper, *, opened: bool) -> None:
+    """Refuse a record of another channel than that by which the updates, `opened` as a sum or not, came."""
+    if opened and not keeper.sees_sums:
+        raise BadInput(
+            'the clients\' updates are summed before the server sees them; record with channel="sum"'
+        )
+    if keeper.sees_sums and not opened:
+        raise BadInput('the server sees single updates; leave the channel of the record "plain"')
 
 
 def _read_fit(fit: Any) -> tuple[Any, Any]:

@@ -28,7 +28,9 @@ class Simulation(Deployment):
 
 def copied(folder):
     """The app as it is in the examples."""
-    return Path(shutil.copytree(EXAMPLES / "flower_app", folder / "app", ignore=shutil.ignore_patterns("__pycache__")))
+    return Path(
+        shutil.copytree(EXAMPLES / "flower_app", folder / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    )
 
 
 def change(app, file, *pairs):

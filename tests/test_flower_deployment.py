@@ -48,11 +48,16 @@ def played(folder):
         app,
         "digits_app/client_app.py",
         ("app = ClientApp()", "app = ClientApp(mods=[faulty])"),
-        ("import Net, load_data, train\n", "import Net, load_data, train\nfrom digits_app.faults import faulty\n"),
+        (
+            "import Net, load_data, train\n",
+            "import Net, load_data, train\nfrom digits_app.faults import faulty\n",
+        ),
     )
     with Deployment(folder / "net") as deployment:
         for place, (name, fault) in enumerate(NODES.items()):
-            deployment.add_node(name, f'partition-id={place % 3} num-partitions=3 fault="{fault}" folder="{folder}"')
+            deployment.add_node(
+                name, f'partition-id={place % 3} num-partitions=3 fault="{fault}" folder="{folder}"'
+            )
         deployment.add_node("stranger", registered=False)
         (folder / "other").mkdir()
         make_other(folder / "other")

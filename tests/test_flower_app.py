@@ -1,4 +1,4 @@
-"""A Flower app that knows nothing of Glasshouse, run by Flower's own command, is audited by two more lines."""
+"""An app that knows nothing of Glasshouse, run by Flower's own command, is audited by two more lines."""
 
 import sys
 
@@ -97,7 +97,7 @@ def test_a_server_that_crafts_its_model_is_caught_by_the_mod_of_its_clients(simu
     )
     said = simulation.run(app)
     assert "Received 0 results and 3 failures" in said
-    assert said.count("refused to train the model received: fc1") == 3
+    assert said.count("refused to train the model received: staircase in fc1") == 3
 
 
 IMPORT_OF_FLOWER = "from flwr.clientapp import ClientApp\n"

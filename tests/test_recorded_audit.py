@@ -225,6 +225,36 @@ def test_a_plan_says_what_would_be_tried_and_writes_nothing(record, parts, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+def test_a_record_without_a_final_model_is_one_of_servers_alone(split, parts, tmp_path):
+    recipe = Recipe(**RECIPE)
+    train_plainly(tmp_path / "r", make_model(), split, recipe, rounds=1, strategy=None)
+    (tmp_path / "r" / "final.safetensors").unlink()
+    few = setting(["gap", "fgsm", "source-inference"])
+    done = audit_record(tmp_path / "r", few, model=make_model(), out=tmp_path / "o", quiet=True, **parts)
+    reasons = {one.attack: one.reason for one in done.findings if one.value is None}
+    assert reasons["gap"] == reasons["fgsm"]
+    assert "no final.safetensors" in reasons["gap"]
+    assert any(one.attack == "source-inference" and one.value is not None for one in done.findings)
+
+
+def test_further_seeds_ask_again(record, parts, tmp_path):
+    few = setting(["mia-bad"], shadows=0)
+    done = audit_record(record, few, model=make_model(), seeds=2, out=tmp_path / "o", quiet=True, **parts)
+    again = audit_record(record, few, model=make_model(), seeds=2, out=tmp_path / "o", quiet=True, **parts)
+    assert {one.seed for one in done.findings} == {0, 1}
+    assert again.findings == done.findings
+
+
+def test_members_alone_are_enough_to_judge_what_is_asked_of_clients(record, parts, tmp_path):
+    few = setting(["label-counts", "loss-threshold"])
+    done = audit_record(
+        record, few, model=make_model(), members=parts["members"], out=tmp_path / "o", quiet=True
+    )
+    rows = {one.attack: one for one in done.findings if one.adversary in ("outsider", "curious server")}
+    assert rows["label-counts"].value is not None
+    assert "give --nonmembers" in rows["loss-threshold"].reason
+
+
 def test_the_command_audits_a_record(split, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     network = build("mlp", SHAPE, CLASSES)

@@ -20,6 +20,7 @@ def main(grid: Grid, context: Context) -> None:
         grid=grid,
         initial_arrays=ArrayRecord(Net().state_dict()),
         num_rounds=config["num-server-rounds"],
+        timeout=config["round-timeout"],
         evaluate_fn=evaluate,
     )
     torch.save(result.arrays.to_torch_state_dict(), Path(config["folder"]) / "final_model.pt")

@@ -2,11 +2,11 @@
 
 import json
 import operator
-import os
 import platform
 import re
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -23,8 +23,8 @@ from glasshouse.recording.arrays import (
     packed,
     read_forms,
     replace_whole,
-    write_arrays,
-    write_whole,
+    settle,
+    write,
 )
 from glasshouse.recording.description import (
     FILE,
@@ -168,6 +168,8 @@ class Seen:
         self._clients: dict[str, tuple[int, str | None]] = {}
         self._total: dict[str, np.ndarray] = {}
         self._summed: int | None = None
+        self._disk = ThreadPoolExecutor(1)
+        self._settling: list[Future[None]] = []
 
     @property
     def due(self) -> bool:
@@ -179,9 +181,12 @@ class Seen:
             self._remove()
             try:
                 self._folder.mkdir(parents=True)
+                self._write("sent.safetensors", packed(self._sent))
             except OSError as error:
                 raise not_written(self._folder, error) from error
-            self._write("sent.safetensors", self._sent)
+            except BaseException:
+                self._remove()
+                raise
         return self
 
     def update(self, client: str, tensors: Mapping[str, Any], *, samples: int) -> None:
@@ -201,7 +206,7 @@ class Seen:
             self._add(arrays, count)
             file = file if self._kept() < bound else None
         if file is not None:
-            self._write(file, arrays)
+            self._write(file, packed(arrays))
         self._clients[client] = (count, file)
 
     def sum(self, mean: Mapping[str, Any], *, clients: Mapping[str, int]) -> None:
@@ -215,7 +220,8 @@ class Seen:
             check_text("client", client)
         if not counts or self._clients.keys() - counts.keys():
             raise BadInput(f"the sum of round {self._number} is not of all clients; name all that are in it")
-        self._write("sum.safetensors", self._recorder.fitting(mean, f"the sum of round {self._number}"))
+        arrays = self._recorder.fitting(mean, f"the sum of round {self._number}")
+        self._write("sum.safetensors", packed(arrays))
         self._clients = {
             client: (count, self._clients.get(client, (0, None))[1]) for client, count in counts.items()
         }
@@ -230,6 +236,7 @@ class Seen:
             if kind is None:
                 self._finish()
         finally:
+            self._disk.shutdown()
             self._remove()
 
     def _finish(self) -> None:
@@ -237,7 +244,7 @@ class Seen:
         recorder, samples = self._recorder, sum(count for count, _ in self._clients.values())
         if self._summed is None and self._kept() < len(self._clients):
             mean = {name: (array / samples).astype(np.float32) for name, array in self._total.items()}
-            self._write("sum.safetensors", mean)
+            self._write("sum.safetensors", packed(mean))
             self._summed = samples
         before = [number for number in recorder.rounds if number < self._number]
         told = {
@@ -251,11 +258,13 @@ class Seen:
             ],
             "sum": None if self._summed is None else {"file": "sum.safetensors", "samples": self._summed},
         }
-        write_whole(self._folder / "round.json", (json.dumps(told, indent=1) + "\n").encode())
+        self._write("round.json", (json.dumps(told, indent=1) + "\n").encode())
+        for settled in self._settling:
+            settled.result()
         target = round_folder(recorder.folder, self._number)
         try:
             self._folder.replace(target)
-            _settle(target.parent)
+            settle(target.parent)
             (recorder.folder / "final.safetensors").unlink(missing_ok=True)  # it was not the last round
         except OSError as error:
             raise not_written(target, error) from error
@@ -269,8 +278,10 @@ class Seen:
     def _kept(self) -> int:
         return sum(file is not None for _, file in self._clients.values())
 
-    def _write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        write_arrays(self._folder / name, arrays)
+    def _write(self, name: str, content: bytes) -> None:
+        """Write a file; the disk takes it while clients train on."""
+        write(self._folder / name, content)
+        self._settling.append(self._disk.submit(settle, self._folder / name))
 
     def _remove(self) -> None:
         """Remove what is not whole, of this round or of one that was killed."""
@@ -300,15 +311,6 @@ def whole(samples: Any, client: str) -> int:
         raise BadInput(f"client {quoted(client)}: samples = {quoted(samples)} is no whole number") from None
     check_samples(f"client {quoted(client)}: samples", count)
     return count
-
-
-def _settle(folder: Path) -> None:
-    """Wait until the disk knows the names in `folder`."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _versions() -> dict[str, str]:

@@ -272,8 +272,6 @@ def _assumed(description: Description) -> Iterator[str]:
     if missing:
         values = ", ".join(f"{key} = {getattr(usual, key)}" for key in missing)
         yield f"the record does not tell {', '.join(missing)}; assumed: {values}"
-    if len(told) < len(dataclasses.fields(Recipe)):
-        yield "what else its recipe leaves out is taken as Glasshouse's own default"
     if description.strategy not in STRATEGIES.places:
         named = "none" if description.strategy is None else f"{description.strategy!r}, unknown here"
         yield f"the record names as strategy {named}; clients are taken to train as in fedavg"
@@ -294,6 +292,8 @@ def _notes(
             f"{len(rounds)} rounds of {len(numbers)} clients are recorded, from round {rounds[0].number} to "
             f"{rounds[-1].number}{left_out}{chosen}"
         )
+    if not {*TOLD_FIRST} - recording.description.recipe.keys():
+        yield "clients are taken to train as the recipe says, and with nothing that it does not name"
     if holders is not None and holders.clients is not None:
         sizes = _sizes(rounds, numbers)
         for name, number in numbers.items():

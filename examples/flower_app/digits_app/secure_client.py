@@ -2,11 +2,12 @@
 
 import numpy as np
 import torch
-from digits_app.task import Net, load_data, train
 from flwr.app import Context
 from flwr.client import Client, NumPyClient
 from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
+
+from digits_app.task import Net, load_data, train
 
 
 class Trains(NumPyClient):

@@ -1,12 +1,13 @@
 """The same server, which sees only the sum of what its clients send."""
 
-from digits_app.task import Net
 from flwr.app import Context
 from flwr.common import ndarrays_to_parameters
 from flwr.server import LegacyContext, ServerConfig
 from flwr.server.strategy import FedAvg
 from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
 from flwr.serverapp import Grid, ServerApp
+
+from digits_app.task import Net
 
 app = ServerApp()
 

@@ -23,7 +23,7 @@ from glasshouse.integrations.flower.framework import (
 from glasshouse.integrations.flower.replies import arrays_in, weight_in
 from glasshouse.learning.layout import Layout
 
-logger = logging.getLogger("glasshouse.flower")
+logger = logging.getLogger("flwr")
 
 STATISTICS = ("running_mean", "running_var")
 """What torch calls the statistics of a batch norm, which are no weights, in a state_dict."""

@@ -36,9 +36,9 @@ from glasshouse.integrations.flower.records import (
     only_record,
     record_of,
     refusal,
+    samples_in,
     tensors_of,
     trains,
-    weight_of,
 )
 from glasshouse.integrations.flower.wire import (
     Fields,
@@ -110,7 +110,7 @@ def _train(
     if reply.has_error():
         return reply
     update = _update(reply.content, sent, arrays)
-    samples = weight_of(reply.content, weighted_by)
+    samples = samples_in(reply.content, weighted_by)
     context.state[UPDATE] = record_of({"update": update})
     context.state[PROTOCOL] = ConfigRecord({"session": asked["session"], "samples": samples})
     metrics = _told(reply.content, clear | {weighted_by})

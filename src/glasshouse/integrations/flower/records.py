@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glasshouse.errors import BadInput, one_line
+from glasshouse.errors import BadInput, one_line, quoted
 from glasshouse.integrations.flower.framework import (
     Array,
     ArrayRecord,
@@ -20,9 +20,10 @@ from glasshouse.integrations.flower.framework import (
     Message,
     MessageType,
 )
+from glasshouse.integrations.flower.replies import arrays_in, weight_in
 from glasshouse.learning.layout import Layout
 
-logger = logging.getLogger("glasshouse.flower")
+logger = logging.getLogger("flwr")
 
 STATISTICS = ("running_mean", "running_var")
 """What torch calls the statistics of a batch norm, which are no weights, in a state_dict."""
@@ -49,7 +50,7 @@ class State:
 
         They are the floats named in `parameters`, or else all that are no statistics.
         """
-        arrays = {name: array.numpy() for name, array in record.items()}
+        arrays = arrays_in(record)
         floats = [name for name, array in arrays.items() if np.issubdtype(array.dtype, np.floating)]
         trained = [name for name in floats if _is_weight(name, parameters)]
         names = [*trained, *(name for name in floats if name not in set(trained))]
@@ -115,7 +116,7 @@ def only_record(content: Any, key: str | None) -> tuple[str, ArrayRecord]:
 
 def tensors_of(record: ArrayRecord) -> dict[str, Tensor]:
     """The arrays of a record as tensors."""
-    return {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays_in(record).items()}
 
 
 def record_of(tensors: Mapping[str, Tensor]) -> ArrayRecord:
@@ -155,13 +156,12 @@ def number_of(context: Context) -> int:
     return int(context.node_id if partition is None else partition)
 
 
-def weight_of(content: Any, key: str) -> int:
-    """How many samples a client says it trained on, in whichever of its metrics."""
-    for metrics in content.metric_records.values():
-        value = metrics.get(key)
-        if isinstance(value, int | float) and math.isfinite(value) and value == int(value) and value >= 0:
-            return int(value)
-    raise BadInput(f"the reply has no metric {key!r} that is a whole number from 0; send it")
+def samples_in(content: Any, key: str) -> int:
+    """How many samples a client says it trained on."""
+    weight = weight_in(content, key)
+    if isinstance(weight, list) or not math.isfinite(weight) or weight != int(weight) or weight < 0:
+        raise BadInput(f"its metric {key!r} is {quoted(weight)}; send a whole number from 0")
+    return int(weight)
 
 
 def refusal(message: Message, reason: str) -> Message:

@@ -30,9 +30,9 @@ from glasshouse.integrations.flower.records import (
     ROUND,
     logger,
     record_of,
+    samples_in,
     tensors_of,
     vector_of,
-    weight_of,
 )
 from glasshouse.integrations.flower.summing import SecureGrid
 from glasshouse.learning.cpu import laid_out
@@ -244,7 +244,7 @@ class GlasshouseStrategy(FedAvg):
         if not torch.isfinite(row).all():
             raise BadInput("its update holds NaN or infinite entries; lower its learning rate")
         samples = self._members[client].samples
-        if weight_of(reply.content, self.weighted_by_key) != samples:
+        if samples_in(reply.content, self.weighted_by_key) != samples:
             raise BadInput(
                 f"it says that it holds another number of samples than {samples}, as it said before"
             )

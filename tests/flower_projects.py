@@ -12,8 +12,15 @@ sys.path.insert(0, str(EXAMPLES / "flower_deployment"))
 
 from deployment import Deployment  # noqa: E402
 
-IMPORT = "from glasshouse.integrations.flower import record\n"
-RECORD = '    strategy = record(strategy, "{folder}", shape=(1, 8, 8), classes=10{more})\n'
+IMPORT, RECORD = (
+    line
+    for line in (EXAMPLES.parent / "docs" / "flower.md")
+    .read_text()
+    .partition("## ")[0]
+    .splitlines(keepends=True)
+    if "record" in line and line.startswith(("from ", "strategy ="))
+)
+"""The two lines that the documentation shows."""
 
 
 class Simulation(Deployment):
@@ -52,7 +59,7 @@ def with_two_lines(app, record, server="server_app", more=""):
         if line.startswith("from flwr.serverapp import"):
             lines.append(IMPORT)
         if line.startswith("    strategy = FedAvg("):
-            lines.append(RECORD.format(folder=record, more=more))
+            lines.append("    " + RECORD.replace('"record"', f'"{record}"').replace("=10)", f"=10{more})"))
     path.write_text("".join(lines))
 
 

@@ -16,6 +16,7 @@ from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
 from glasshouse.errors import BadInput
 from glasshouse.federation.canaries import CanaryClients
+from glasshouse.federation.local import Received, client_seed, local_task
 from glasshouse.federation.rows import RowWriter
 from glasshouse.federation.strategies.strategy import LocalTask, Strategy, Tensors, byte_count
 from glasshouse.federation.updates import Delivery, Row, StoredUpdate, Update, weighted_sum
@@ -23,9 +24,8 @@ from glasshouse.learning.evaluate import hits, own_accuracy
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
-from glasshouse.learning.seeds import derive, torch_rng
 from glasshouse.learning.shared import Shared
-from glasshouse.learning.step import Step, compose
+from glasshouse.learning.step import Step
 
 NOTHING = torch.empty(0)
 
@@ -273,14 +273,11 @@ def _local_task(
     recipe = population.strategy.local(population.recipe).in_round(block.round)
     pool: Images = population.pool.get()
     images = pool[population.clients[client]]
-    seed, defences = block.seed, population.defences
-    client_seed = derive(seed, "client", client)
 
     def change(step: Step) -> Tensor:
         if population.canaries is not None and client in population.canaries:
             return population.canaries.update(client, population.layout)
-        defended = compose(step, defences.training())
-        trained = fit(population.model, sent, images, recipe, client_seed, defended)
+        trained = fit(population.model, sent, images, recipe, client_seed(block.seed, client), step)
         if len(population.local_test):
             tested = pool[population.local_test]
             right = hits(population.model, tested)
@@ -288,16 +285,15 @@ def _local_task(
             accuracies.append((right.double().mean().item(), own))
         return trained - sent
 
-    def fitted(step: Step) -> Tensor:
-        rng = torch_rng(seed, "client", client, "defence")
-        update = defences.on_update(change(step), population.layout, rng)
-        if block.shares is None:
-            return update
-        rng = torch_rng(seed, "client", client, "noise share")
-        return defences.on_masking(update, population.layout, rng, block.shares)
-
-    write_vector(population.model, sent)
-    kept = inputs.kept.get(client, {})
-    return LocalTask(
-        population.model, population.layout, sent, images, recipe, inputs.payload, kept, fitted, client_seed
+    return local_task(
+        population.model,
+        population.layout,
+        Received(sent, inputs.payload, inputs.kept.get(client, {})),
+        images,
+        recipe,
+        population.defences,
+        seed=block.seed,
+        client=client,
+        shares=block.shares,
+        change=change,
     )

@@ -108,7 +108,7 @@ class Secure(Channel):
         samples, shape, dtype = check_updates(updates)
         before, after = self._dropouts(list(samples), seed)
         neighbours = self.neighbours_among(len(samples))
-        terms = self._terms(samples, shape[0], neighbours)
+        terms = self.terms(samples, shape[0], neighbours)
         server = Server(terms, neighbours, seed)
         clients = {name: Client(name, count, terms) for name, count in samples.items()}
         wire = Traffic()
@@ -134,7 +134,9 @@ class Secure(Channel):
         answers = _willing(
             server, staying, lambda name: clients[name].reveal(wire.received(server.request(name)))
         )
-        delivery = self._delivery(server.unmask(wire.sent(answers)), server, samples, dtype)
+        delivery = self.opened(server.unmask(wire.sent(answers)), server, samples, dtype)
+        for fault in server.faults:
+            warnings.warn(f"secure aggregation went on without a message: {fault}", stacklevel=2)
         return replace(delivery, protocol_up=wire.up // len(samples), protocol_down=wire.down // len(samples))
 
     def neighbours_among(self, clients: int) -> int | None:
@@ -169,7 +171,8 @@ class Secure(Channel):
         words = guarantee(clients, fewest, self.threshold, dropping=dropping)
         return f"; masks and shares among neighbours alone{chosen}: {words}"
 
-    def _terms(self, samples: Mapping[int, int], length: int, neighbours: int | None) -> Terms:
+    def terms(self, samples: Mapping[int, int], length: int, neighbours: int | None) -> Terms:
+        """What the server announces to clients with `samples`, whose vectors have `length` entries."""
         holders = len(samples) if neighbours is None else neighbours + 1
         if holders > MOST_HOLDERS:
             raise BadInput(
@@ -184,10 +187,10 @@ class Secure(Channel):
             largest=max(samples.values()),
         )
 
-    def _delivery(
+    def opened(
         self, total: Words, server: Server, samples: Mapping[int, int], dtype: torch.dtype
     ) -> MaskedDelivery:
-        """The weighted mean of the opened sum, with a warning of what was left out or clipped."""
+        """The weighted mean of the opened sum, with a warning of what was clipped."""
         survivors = tuple(name for name in samples if name in server.masked)
         weight = sum(samples[name] for name in survivors)
         if not weight:
@@ -195,8 +198,6 @@ class Secure(Channel):
         precision = torch.empty(0, dtype=dtype).numpy().dtype
         mean = torch.from_numpy(server.terms.ring.read(total, server.terms.largest / weight, precision))
         clipped = int(total[-1])
-        for fault in server.faults:
-            warnings.warn(f"secure aggregation went on without a message: {fault}", stacklevel=3)
         if clipped:
             # Rounded down to a power of ten: Python shows a text only once, but would show every exact count.
             least = 10.0 ** math.floor(math.log10(clipped / (len(survivors) * len(mean))))

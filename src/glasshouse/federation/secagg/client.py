@@ -1,7 +1,8 @@
 """A client's side of secure aggregation: masks, shares of secrets, and refusals of unsafe requests."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -33,6 +34,24 @@ from glasshouse.federation.secagg.ring import Words
 from glasshouse.federation.secagg.sharing import split
 
 
+@dataclass(frozen=True)
+class Secrets:
+    """All that a client keeps between two messages of a round; nobody else may see it.
+
+    `held` are the shares that it holds, by their owners, once it has sent its masked vector, and `answered`
+    is the request that it has answered.
+    """
+
+    masking: bytes
+    seed: bytes
+    sealing: bytes
+    keys: tuple[Keys, ...] | None
+    sealing_keys: Mapping[int, bytes]
+    own_share: bytes
+    held: Mapping[int, bytes] | None
+    answered: Request | None
+
+
 class Client:
     """One client in one round, with `samples` samples; it answers each message once."""
 
@@ -53,6 +72,34 @@ class Client:
         self._kept = b""
         self._held: dict[int, bytes] | None = None
         self._answered: tuple[Request, Revealed] | None = None
+
+    def secrets(self) -> Secrets:
+        """What to keep until the next message, where the client does not stay in memory."""
+        return Secrets(
+            masking=self._masking_secret,
+            seed=self._seed,
+            sealing=self._sealing.private_bytes_raw(),
+            keys=None if self._keys is None else tuple(self._keys.values()),
+            sealing_keys=self._sealing_keys,
+            own_share=self._kept,
+            held=self._held,
+            answered=None if self._answered is None else self._answered[0],
+        )
+
+    @classmethod
+    def resumed(cls, name: int, samples: int, terms: Terms, secrets: Secrets) -> "Client":
+        """The client that kept `secrets`, as it was."""
+        client = cls(name, samples, terms)
+        client._masking_secret, client._seed = secrets.masking, secrets.seed
+        client._sealing = X25519PrivateKey.from_private_bytes(secrets.sealing)
+        client._masking = private_key(secrets.masking)
+        client._public = Keys(name, public_bytes(client._sealing), public_bytes(client._masking))
+        client._keys = None if secrets.keys is None else {key.client: key for key in secrets.keys}
+        client._sealing_keys, client._kept = dict(secrets.sealing_keys), secrets.own_share
+        client._held = None if secrets.held is None else dict(secrets.held)
+        if secrets.answered is not None:
+            client._answered = secrets.answered, client._shares(secrets.answered)
+        return client
 
     def advertise(self) -> Keys:
         """Round 0: the public keys."""
@@ -121,13 +168,16 @@ class Client:
             raise self._refusal("it is asked to open masks of a sum that it is not part of")
         if survivors | dropped != set(self._held):
             raise self._refusal("the request does not name the clients that share secrets with it")
-        answer = Revealed(
+        self._answered = request, self._shares(request)
+        return self._answered[1]
+
+    def _shares(self, request: Request) -> Revealed:
+        assert self._held is not None
+        return Revealed(
             self.name,
             seeds={client: self._held[client][SECRET_BYTES:] for client in request.survivors},
             keys={client: self._held[client][:SECRET_BYTES] for client in request.dropped},
         )
-        self._answered = request, answer
-        return answer
 
     def _checked(self, keys: Sequence[Keys]) -> dict[int, Keys]:
         """The public keys by client, if a round can be played with them."""

@@ -1,0 +1,1 @@
+"""A Flower app: clients learn to read digits."""

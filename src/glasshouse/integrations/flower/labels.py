@@ -1,0 +1,18 @@
+"""What the records and stages of Glasshouse's own messages are called."""
+
+PROTOCOL = "glasshouse.secagg"
+"""The record that says what a message is; a client keeps its secrets under the same name."""
+
+WORDS = "glasshouse.secagg.words"
+"""The record of a masked vector."""
+
+UPDATE = "glasshouse.secagg.update"
+"""Where a client keeps its update until it is masked."""
+
+SUMMED = "glasshouse.summed"
+"""What else a reply has summed: a record with one vector of this name."""
+
+REPORT = "glasshouse.report"
+"""What a client reports in the clear."""
+
+TRAIN, ADVERTISE, SHARE, MASK, REVEAL = "train", "advertise", "share", "mask", "reveal"

@@ -1,0 +1,1 @@
+"""Federations that run in other frameworks."""

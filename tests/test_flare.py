@@ -1,0 +1,195 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is missing: pip install 'glasshouse[nvflare]'")
+
+from flare_parts import CLASSES, RECIPE, SEED, SHAPE, SIZES, Craft, Network, broken, made_split, packed
+from flare_runs import job_of, run
+from nvflare.apis.dxo import DXO, from_shareable
+from nvflare.app_common.aggregators.intime_accumulate_model_aggregator import (
+    InTimeAccumulateWeightedAggregator,
+)
+from nvflare.app_common.shareablegenerators.full_model_shareable_generator import (
+    FullModelShareableGenerator,
+)
+from nvflare.app_common.workflows.fedavg import FedAvg
+from nvflare.app_common.workflows.scatter_and_gather import ScatterAndGather
+from nvflare.job_config.defs import FilterType
+
+from glasshouse.defences import DEFENCES, make_defences
+from glasshouse.errors import BadInput
+from glasshouse.federation.federation import Federation
+from glasshouse.integrations.flare import DefendUpdate, RecordRounds, VetModel
+from glasshouse.integrations.flare.checking import fault_in
+from glasshouse.integrations.flare.contents import read_contents
+from glasshouse.integrations.flare.defending import of_updates
+from glasshouse.learning.layout import Layout, read_vector
+
+pytestmark = pytest.mark.extras
+NETWORK, SITES = "flare_parts:Network", ("site-1", "site-2", "site-3")
+LAYOUT = Layout.of(Network())
+
+
+@pytest.fixture(scope="module")
+def patch():
+    with pytest.MonkeyPatch.context() as patching:
+        yield patching
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, patch):
+    """Two rounds by FedAvg of three clients that train and one whose results are broken: record and log."""
+    job = job_of(FedAvg(num_clients=4, num_rounds=2))
+    job.to_server(RecordRounds(model=NETWORK, shape=SHAPE, classes=CLASSES, recipe={"lr": 0.1}, seed=SEED))
+    folder, log = run(job, tmp_path_factory.mktemp("recorded"), 4, patch)
+    return folder / "record", log
+
+
+@pytest.fixture(scope="module")
+def crafted(tmp_path_factory, patch):
+    """A job by scatter and gather, whose clients clip their updates; its server sends a crafted model in
+    round 2, which they vet: record and log."""
+    controller = ScatterAndGather(
+        min_clients=3, num_rounds=2, wait_time_after_min_received=0, persistor_id="persistor"
+    )
+    job = job_of(controller, "WEIGHT_DIFF")
+    job.to_server(InTimeAccumulateWeightedAggregator(expected_data_kind="WEIGHT_DIFF"), id="aggregator")
+    job.to_server(FullModelShareableGenerator(), id="shareable_generator")
+    job.to_server(Craft(), filter_type=FilterType.TASK_DATA, tasks=["train"])
+    job.to_server(RecordRounds(model=NETWORK, shape=SHAPE, classes=CLASSES, kind="delta"))
+    job.to_clients(VetModel(NETWORK, SHAPE, CLASSES, history=1))
+    job.to_clients(DefendUpdate("clipping(norm=0.1)", NETWORK, SHAPE, CLASSES))
+    folder, log = run(job, tmp_path_factory.mktemp("crafted"), 3, patch)
+    return folder / "record", log
+
+
+def round_of(record, number):
+    """What is recorded of a round: the model sent, and by the client's name what it sent, as vectors."""
+    folder = record / "rounds" / f"{number:04d}"
+    told = json.loads((folder / "round.json").read_text())
+    updates = {client["name"]: vector_in(folder / client["file"]) for client in told["clients"]}
+    return vector_in(folder / told["sent"]), updates, told
+
+
+def vector_in(file):
+    tensors = load_file(file)
+    return torch.cat([tensors[name].reshape(-1) for name in LAYOUT.names])
+
+
+def exchanged(engine, sent, number, defences="none"):
+    """By the client's name, what it sends in Glasshouse's own federation where it gets the model `sent`."""
+    federation = Federation(
+        Network(), made_split(), RECIPE, engine=engine, defences=make_defences(defences), seed=SEED
+    )
+    delivery = federation.exchange(sent, range(3), number).delivery
+    return {SITES[update.client]: update.delta for update in delivery.updates}, delivery.mean
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_flare_and_glasshouse_train_the_same_federation_to_the_same_updates(recorded, engine, number):
+    sent, updates, told = round_of(recorded[0], number)
+    expected, _ = exchanged(engine, sent, number - 1)
+    assert {client["name"]: client["samples"] for client in told["clients"]} == dict(zip(SITES, SIZES))
+    for site in SITES:
+        assert torch.equal(updates[site] - sent, expected[site])
+
+
+def test_the_models_of_all_rounds_are_those_of_glasshouse_to_the_order_of_a_sum(recorded, engine):
+    model = read_vector(Network())
+    for number in (1, 2):
+        torch.testing.assert_close(round_of(recorded[0], number)[0], model, rtol=0, atol=1e-6)
+        model = model + exchanged(engine, model, number - 1)[1]
+    torch.testing.assert_close(vector_in(recorded[0] / "final.safetensors"), model, rtol=0, atol=1e-6)
+
+
+def test_a_record_says_where_it_comes_from(recorded):
+    told = json.loads((recorded[0] / "federation.json").read_text())
+    assert told["framework"]["name"] == "nvflare"
+    assert told["model"] == {"name": NETWORK, "shape": list(SHAPE), "classes": CLASSES}
+    assert (told["channel"], told["strategy"], told["seed"]) == ("plain", "fedavg", SEED)
+
+
+def test_a_broken_result_is_rejected_with_its_clients_name_and_the_round_completes(recorded):
+    record, log = recorded
+    assert "rejected client site-4 in round 1: 1.bias holds NaN or infinite values" in log
+    assert "rejected client site-4 in round 2: 1.bias has shape (16, 2), in the model (16,)" in log
+    assert set(round_of(record, 1)[1]) == set(round_of(record, 2)[1]) == set(SITES)
+    assert torch.isfinite(vector_in(record / "final.safetensors")).all()
+
+
+def test_a_job_carries_no_copy_of_glasshouse(recorded):
+    assert not list(recorded[0].parent.rglob("custom/glasshouse"))
+
+
+def test_clients_send_the_clipped_updates_of_glasshouse(crafted, engine):
+    sent, updates, told = round_of(crafted[0], 1)
+    expected, _ = exchanged(engine, sent, 0, "clipping(norm=0.1)")
+    assert told["kind"] == "delta"
+    for site in SITES:
+        assert torch.equal(updates[site], expected[site])
+        assert float(updates[site][: LAYOUT.trainable].norm()) == pytest.approx(0.1)
+
+
+def test_a_crafting_server_gets_refusals_with_the_reason_and_no_update(crafted):
+    record, log = crafted
+    assert [folder.name for folder in (record / "rounds").glob("0*")] == ["0001"]
+    for site in SITES:
+        assert f"client {site} refused the model: staircase in 1" in log
+    assert "refused the model of round 2: staircase in 1" in log
+
+
+@pytest.mark.parametrize("spec", [name for name in DEFENCES if name not in ("transformation-policy",)])
+def test_a_defence_acts_on_a_clients_update_or_is_refused_with_the_reason(spec):
+    on_updates = {"gaussian-noise", "laplacian-noise", "pruning", "clipping"}
+    if spec in on_updates:
+        assert of_updates(spec).defences
+    else:
+        with pytest.raises(BadInput, match=r"client|server|VetModel"):
+            of_updates(spec)
+
+
+def test_nothing_to_defend_with_is_refused():
+    with pytest.raises(BadInput, match="leave the filter out"):
+        DefendUpdate("none", NETWORK, SHAPE, CLASSES)
+
+
+def weights():
+    return {name: tensor.numpy() for name, tensor in Network().state_dict().items()}
+
+
+def test_a_sound_result_has_no_fault_and_others_are_named():
+    sent = weights()
+    assert fault_in(sent, sent, 5.0) is None
+    assert fault_in(broken(sent, 0), sent, 5.0) == "1.bias holds NaN or infinite values"
+    assert "shape (16, 2)" in fault_in(broken(sent, 1), sent, 5.0)
+    assert "'extra'" in fault_in(sent | {"extra": np.zeros(1)}, sent, 5.0)
+    assert fault_in(sent, sent, float("nan")) == "it weighs nan, which must be above 0"
+    assert fault_in({}, sent, 5.0) == "it holds no tensor"
+
+
+@pytest.mark.parametrize("kind", ["after", "delta"])
+def test_weights_and_differences_of_weights_turn_into_each_other(kind):
+    sent = weights()
+    after = {name: array + 1 for name, array in sent.items()}
+    delta = {name: np.ones_like(array) for name, array in sent.items()}
+    contents = read_contents(packed(after, 5) if kind == "after" else packed(delta, 5, "WEIGHT_DIFF"))
+    assert (contents.kind, contents.steps) == (kind, 5)
+    for name in LAYOUT.names:
+        np.testing.assert_allclose(contents.changed_to("delta", sent)[name], delta[name], atol=1e-6)
+        np.testing.assert_allclose(contents.changed_to("after", sent)[name], after[name], atol=1e-6)
+
+
+def test_what_is_encrypted_or_compressed_is_never_taken_for_weights():
+    message = packed(weights(), 5)
+    exchange = from_shareable(message)
+    exchange.set_meta_prop("PROCESSED_ALGORITHM", "float16")
+    with pytest.raises(BadInput, match="'float16'"):
+        read_contents(exchange.update_shareable(message))
+
+
+def test_messages_that_hold_no_model_are_left_alone():
+    assert read_contents(DXO("METRICS", {"accuracy": 1.0}).to_shareable()) is None

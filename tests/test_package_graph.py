@@ -32,6 +32,7 @@ ORDER = [
         "command_options",
         "gate_command",
         "inspect_command",
+        "record_command",
         "search_command",
         "vet_demo",
         "vet_command",

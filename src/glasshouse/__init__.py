@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glasshouse.api import audit as audit
+    from glasshouse.api import audit_record as audit_record
     from glasshouse.api import compare as compare
     from glasshouse.api import inspect_update as inspect_update
     from glasshouse.api import plan as plan
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "audit": "glasshouse.api",
+    "audit_record": "glasshouse.api",
     "compare": "glasshouse.api",
     "inspect_update": "glasshouse.api",
     "read_results": "glasshouse.api",

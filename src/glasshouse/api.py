@@ -11,6 +11,7 @@ from glasshouse.auditing.finished import finished_setting
 from glasshouse.auditing.inspecting.reading import Told
 from glasshouse.auditing.inspecting.run import Inspection, run_inspection
 from glasshouse.auditing.planning.plan import AuditPlan
+from glasshouse.auditing.recorded.run import plan_record, run_record
 from glasshouse.auditing.run import plan_audit, run_audit
 from glasshouse.auditing.setting import EXAMPLE, Setting
 from glasshouse.data.parts import read_pair
@@ -63,6 +64,59 @@ def audit(
     )
     write_report(results.folder)
     return results
+
+
+def audit_record(
+    record: Path | str,
+    setting: Setting | None = None,
+    *,
+    model: str | nn.Module | None = None,
+    members: Any = None,
+    nonmembers: Any = None,
+    auxiliary: Any = None,
+    seeds: int = 1,
+    out: Path | str | None = None,
+    workers: int | None = None,
+    engine: str = "processes",
+    quiet: bool = False,
+) -> Results:
+    """Audit the rounds of a federation that were recorded in the folder `record`, and write a report.
+
+    Every adversary whose access the record supports attacks; the others are listed with the reason. `model`
+    is the network, or its name, where the record names none of Glasshouse's own. `members` are what the
+    clients held, `nonmembers` like images that they did not, `auxiliary` such that an adversary may have:
+    each the path of an .npz file, `Images` or arrays (x, y). Members may have a third array, `client`, with
+    the name of each one's client. The setting says which attacks run; of its training nothing is used, as the
+    record tells it.
+    """
+    results = run_record(
+        Path(record),
+        setting,
+        model=deepcopy(model),
+        given=_given(members, nonmembers, auxiliary),
+        seeds=seeds,
+        out=None if out is None else Path(out),
+        workers=workers,
+        engine=engine,
+        quiet=quiet,
+    )
+    write_report(results.folder)
+    return results
+
+
+def plan_of_record(
+    record: Path | str,
+    setting: Setting | None = None,
+    *,
+    model: str | nn.Module | None = None,
+    members: Any = None,
+    nonmembers: Any = None,
+    auxiliary: Any = None,
+    seeds: int = 1,
+) -> AuditPlan:
+    """What `audit_record` would do with the same arguments; print it. Nothing is written."""
+    given = _given(members, nonmembers, auxiliary)
+    return plan_record(Path(record), setting, model=model, given=given, seeds=seeds)
 
 
 def plan(
@@ -201,5 +255,10 @@ def _parts(members: Any, nonmembers: Any, auxiliary: Any) -> Mapping[str, Any] |
     if members is None or nonmembers is None:
         missing = "members" if members is None else "nonmembers"
         raise BadInput(f"a finished model is audited with members and nonmembers; give {missing} too")
+    return _given(members, nonmembers, auxiliary)
+
+
+def _given(members: Any, nonmembers: Any, auxiliary: Any) -> Mapping[str, Any]:
+    """Those of the images that are given."""
     parts = {"members": members, "nonmembers": nonmembers, "auxiliary": auxiliary}
     return {name: part for name, part in parts.items() if part is not None}

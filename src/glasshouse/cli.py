@@ -23,6 +23,7 @@ from glasshouse.command_options import (
 from glasshouse.errors import BadInput, disk_failed, fault_of, named, one_line, one_line_warning
 from glasshouse.gate_command import gate
 from glasshouse.inspect_command import inspect
+from glasshouse.record_command import audit_folder
 from glasshouse.search_command import search_policy
 from glasshouse.vet_command import vet
 
@@ -61,7 +62,8 @@ def options(
 @app.command()
 def audit(
     config: Annotated[
-        Path | None, typer.Argument(help="Configuration; `glasshouse init` writes one.")
+        Path | None,
+        typer.Argument(help="Configuration, `glasshouse init` writes one; or a folder of recorded rounds."),
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="Named set, folder, .npz, hf:name or package.module:function.")
@@ -111,10 +113,25 @@ def audit(
         glasshouse audit --defences "pruning(fraction=0.9)" --defences "clipping(norm=1.0)+gaussian-noise"
 
         glasshouse audit --model lenet --weights w.safetensors --members a.npz --nonmembers b.npz
+
+        glasshouse audit rounds/ --members a.npz --nonmembers b.npz
     """
     with resumable():
         from glasshouse.auditing.setting import EXAMPLE, Setting, read_setting
         from glasshouse.naming import refuse_unknown
+
+        if config is not None and config.is_dir():
+            options = {"members": members, "nonmembers": nonmembers, "auxiliary": auxiliary}
+            audit_folder(
+                config,
+                {"--data": data, "--weights": weights, "--defences": defences},
+                model=model,
+                images={name: path for name, path in options.items() if path},
+                seed=seed,
+                plan=plan,
+                running={"seeds": seeds, "out": out, "workers": workers, "engine": engine, "quiet": quiet},
+            )
+            return
 
         # What is wrong in a configuration or a name shows before torch is loaded.
         written = read_setting(config) if config else None

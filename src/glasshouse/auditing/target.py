@@ -102,8 +102,8 @@ def train_target(
     federation, history, record = train(experiment, folder, engine, progress, variant, reads)
     plan = plan_of(setting, variant, reads)
     conditions = federation.conditions(plan)
-    ends = _ends(len(history.rounds), setting.audit.observe)
-    observed = [number for number in ends if number in plan.observe and history.rounds[number].clients]
+    watched = ends(len(history.rounds), setting.audit.observe)
+    observed = [number for number in watched if number in plan.observe and history.rounds[number].clients]
     model = deepcopy(experiment.model)
     write_vector(model, history.vector)
     case = Case(
@@ -213,10 +213,10 @@ def stops_early(setting: Setting, variant: Variant) -> bool:
 
 def _watched(rounds: int, early: bool, count: int) -> tuple[int, ...]:
     """The rounds to keep: the ends, or all where nobody knows beforehand which will be the last."""
-    return tuple(range(rounds)) if early else _ends(rounds, count)
+    return tuple(range(rounds)) if early else ends(rounds, count)
 
 
-def _ends(rounds: int, count: int) -> tuple[int, ...]:
+def ends(rounds: int, count: int) -> tuple[int, ...]:
     """The first and the last rounds, `count` together: what is new shows early, what stays shows late."""
     first = -(-count // 2)
     return tuple(number for number in range(rounds) if number < first or number >= rounds - (count - first))

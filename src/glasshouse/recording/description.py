@@ -200,11 +200,12 @@ def check_keys(where: str, table: Mapping[str, Any], known: Any) -> None:
 
 
 def check_text(key: str, value: Any, *, null: bool = False) -> None:
-    """Refuse what is no text, or empty, or long."""
+    """Refuse what is no text, or empty, or long, or that cannot be shown in a line."""
     if value is None and null:
         return
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_TEXT:
-        raise _refusal(key, value, f"a text of 1 to {LONGEST_TEXT} characters{' or null' if null else ''}")
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_TEXT or not value.isprintable():
+        rule = f"a text of 1 to {LONGEST_TEXT} characters that can be printed{' or null' if null else ''}"
+        raise _refusal(key, value, rule)
 
 
 def check_samples(key: str, value: Any) -> None:

@@ -1,0 +1,1 @@
+"""The rounds of somebody else's federation, audited as they were recorded."""

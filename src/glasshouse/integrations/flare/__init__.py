@@ -7,7 +7,9 @@ from glasshouse.errors import BadInput
 
 if TYPE_CHECKING:
     from glasshouse.integrations.flare.defending import DefendUpdate as DefendUpdate
+    from glasshouse.integrations.flare.masking import MaskUpdates as MaskUpdates
     from glasshouse.integrations.flare.recording import RecordRounds as RecordRounds
+    from glasshouse.integrations.flare.summing import SecureSum as SecureSum
     from glasshouse.integrations.flare.vetting import VetModel as VetModel
 
 try:
@@ -18,7 +20,13 @@ except ImportError as missing:
         "pip install 'glasshouse[nvflare]'"
     ) from None
 
-_PLACES = {"DefendUpdate": "defending", "RecordRounds": "recording", "VetModel": "vetting"}
+_PLACES = {
+    "DefendUpdate": "defending",
+    "MaskUpdates": "masking",
+    "RecordRounds": "recording",
+    "SecureSum": "summing",
+    "VetModel": "vetting",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,7 @@ from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.checking import fault_in
 from glasshouse.integrations.flare.contents import Contents, as_array, contents_of, read_contents
 from glasshouse.integrations.flare.jobs import without_our_code
-from glasshouse.integrations.flare.refusals import REFUSED, who_and_why
+from glasshouse.integrations.flare.events import REFUSED, SUMMED, who_and_why
 from glasshouse.recording import Recorder, Seen
 
 
@@ -120,6 +120,7 @@ class RecordRounds(Filter):
             AppEventType.AFTER_AGGREGATION: self._aggregated,
             AppEventType.AFTER_SHAREABLE_TO_LEARNABLE: self._updated,
             EventType.END_RUN: self._finish,
+            SUMMED: self._summed,
             REFUSED: self._refused,
         }
         if event_type not in steps:
@@ -186,6 +187,11 @@ class RecordRounds(Filter):
                 f"number: samples={{{client!r}: ...}}"
             )
         return int(contents.steps)
+
+    def _summed(self, fl_ctx: FLContext) -> None:
+        """Updates were added up that nobody saw."""
+        if self._round is not None:
+            self._round.samples = fl_ctx.get_prop(SUMMED)
 
     def _counted(self, fl_ctx: FLContext) -> None:
         """End a job of which no client is left, which would go on with an empty model."""

@@ -19,7 +19,7 @@ from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.contents import Contents, read_contents
 from glasshouse.integrations.flare.jobs import without_our_code
 from glasshouse.integrations.flare.networks import agreed
-from glasshouse.integrations.flare.refusals import tell
+from glasshouse.integrations.flare.events import tell
 from glasshouse.vetting.structure import network_signs
 from glasshouse.vetting.vet import vet
 

@@ -1,4 +1,4 @@
-"""How a client tells its server that it refused a model, and why."""
+"""What the components tell one another by events of FLARE."""
 
 from typing import Any
 
@@ -7,7 +7,10 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 
 REFUSED = "glasshouse.refused"
-"""The event that travels from the client's filter to the server."""
+"""The event that travels from a client's filter to the server where it refuses a model."""
+
+SUMMED = "glasshouse.summed"
+"""The event on the server once updates were added up, with the samples of each client that is in the sum."""
 
 _WHY = "why"
 

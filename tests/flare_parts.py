@@ -10,6 +10,8 @@ from torch import nn
 
 from glasshouse.data.images import Images
 from glasshouse.data.split import Split
+from glasshouse.federation.secagg.messages import Refused
+from glasshouse.integrations.flare import MaskUpdates
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
@@ -90,3 +92,16 @@ class Craft(Filter):
                 "1.bias": -np.linspace(0.1, 0.6, rows, dtype=np.float32),
             }
         return exchanged.update_shareable(shareable)
+
+
+class LeavingClient(MaskUpdates):
+    """Client `site-3` is gone once it has shared its secrets."""
+
+    def _step(self, request):
+        if self.gone and request["asked"] == "masked":
+            raise Refused("the client is gone")
+        return super()._step(request)
+
+    def handle_event(self, event_type, fl_ctx):
+        super().handle_event(event_type, fl_ctx)
+        self.gone = fl_ctx.get_identity_name() == "site-3"

@@ -90,6 +90,12 @@ def replaced(message: Shareable, arrays: Mapping[str, np.ndarray]) -> Shareable:
     return exchanged.update_shareable(message)
 
 
+def emptied(message: Shareable) -> Shareable:
+    """The same message without a tensor: FedAvg passes it over, where an error would end the job."""
+    exchanged = from_shareable(message)
+    return DXO(exchanged.data_kind, data={}, meta=exchanged.meta).update_shareable(message)
+
+
 def _like(before: Any, array: np.ndarray) -> Any:
     if hasattr(before, "detach"):
         import torch

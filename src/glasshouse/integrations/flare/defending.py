@@ -14,7 +14,9 @@ from nvflare.job_config.defs import FilterType
 from glasshouse.defences import make_defences
 from glasshouse.defences.defence import Defence, Stack
 from glasshouse.errors import BadInput
+from glasshouse.integrations.flare.checking import fault_in
 from glasshouse.integrations.flare.contents import Contents, read_contents, replaced
+from glasshouse.integrations.flare.events import withheld
 from glasshouse.integrations.flare.jobs import without_our_code
 from glasshouse.integrations.flare.networks import agreed, arrays_of, vector_of
 from glasshouse.learning.layout import Layout
@@ -82,11 +84,13 @@ class DefendUpdate(Filter):
             return shareable
         if self._received is None or self._received.kind != "after":
             raise BadInput("the task held no weights, so that the update cannot be told from the result")
-        layout = self._agreed_layout()
+        layout, sent = self._agreed_layout(), self._received.arrays
+        fault = fault_in(result.arrays, sent, result.steps)
         missing = [name for name in layout.names if name not in result.arrays]
-        if missing:
-            raise BadInput(f"the result lacks {missing[0]}; send all tensors of {self.model}")
-        sent = self._received.arrays
+        if fault is None and missing:
+            fault = f"it lacks {missing[0]}, and so cannot be defended as the update of {self.model}"
+        if fault is not None:
+            return withheld(self, fault, shareable, fl_ctx)
         delta = vector_of(layout, result.changed_to("delta", sent))
         rng = self._rng(fl_ctx.get_identity_name())
         update = self._stack.on_update(delta.clone(), layout, rng)  # a defence may write into what it gets

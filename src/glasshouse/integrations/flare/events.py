@@ -6,23 +6,34 @@ from nvflare.apis.fl_constant import FedEventHeader, FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 
-REFUSED = "glasshouse.refused"
-"""The event that travels from a client's filter to the server where it refuses a model."""
+from glasshouse.errors import LONGEST, one_line
+from glasshouse.integrations.flare.contents import emptied
+
+REPORTED = "glasshouse.reported"
+"""The event that travels from a client's filter to the server where it lets something not pass."""
 
 SUMMED = "glasshouse.summed"
 """The event on the server once updates were added up, with the samples of each client that is in the sum."""
 
-_WHY = "why"
+_WHAT = "what"
 
 
-def tell(component: Any, why: str, fl_ctx: FLContext) -> None:
-    """Let the server know why this client refuses the model."""
+def report(component: Any, what: str, fl_ctx: FLContext) -> None:
+    """Let the server know what this client does not do, and why."""
     told = Shareable()
-    told[_WHY] = why
-    component.fire_fed_event(REFUSED, told, fl_ctx)
+    told[_WHAT] = what
+    component.fire_fed_event(REPORTED, told, fl_ctx)
 
 
-def who_and_why(fl_ctx: FLContext) -> tuple[str, str]:
-    """The client that refused, and its reason."""
+def withheld(component: Any, fault: str, result: Shareable, fl_ctx: FLContext) -> Shareable:
+    """Send nothing of a client's own result, in which there is a `fault`, and say so."""
+    what = f"sends nothing of its result: {fault}"
+    component.log_error(fl_ctx, what, fire_event=False)
+    report(component, what, fl_ctx)
+    return emptied(result)
+
+
+def who_and_what(fl_ctx: FLContext) -> tuple[str, str]:
+    """The client that reports, and what."""
     told = fl_ctx.get_prop(FLContextKey.EVENT_DATA)
-    return str(told.get_header(FedEventHeader.ORIGIN)), str(told[_WHY])
+    return str(told.get_header(FedEventHeader.ORIGIN)), one_line(str(told[_WHAT]), LONGEST)

@@ -18,7 +18,9 @@ from torch import Tensor
 from glasshouse.errors import BadInput
 from glasshouse.federation.secagg.client import Client
 from glasshouse.federation.secagg.messages import Keys, Masked, Refused, Revealed, Shared
+from glasshouse.integrations.flare.checking import fault_in
 from glasshouse.integrations.flare.contents import Contents, read_contents
+from glasshouse.integrations.flare.events import withheld
 from glasshouse.integrations.flare.jobs import without_our_code
 from glasshouse.integrations.flare.wire import packed, unpacked
 
@@ -62,8 +64,11 @@ class MaskUpdates(Filter):
             return shareable
         if self._received is None or self._received.kind != "after":
             raise BadInput("the task held no weights, so that the update cannot be told from the result")
-        if not result.steps.is_integer():
-            raise BadInput(f"NUM_STEPS_CURRENT_ROUND = {result.steps}; report a whole number of samples")
+        fault = fault_in(result.arrays, self._received.arrays, result.steps)
+        if fault is None and not result.steps.is_integer():
+            fault = f"it weighs {result.steps}, no whole number of samples"
+        if fault is not None:
+            return withheld(self, fault, shareable, fl_ctx)
         delta = result.changed_to("delta", self._received.arrays)
         names = sorted(name for name, array in delta.items() if array.dtype.kind == "f")
         vector = np.concatenate([delta[name].astype(np.float32).reshape(-1) for name in names])

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import nvflare
-from nvflare.apis.dxo import DXO, from_shareable
+from nvflare.apis.dxo import from_shareable
 from nvflare.apis.event_type import EventType
 from nvflare.apis.filter import Filter
 from nvflare.apis.fl_constant import FLContextKey
@@ -24,9 +24,9 @@ from nvflare.job_config.defs import FilterType
 
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.checking import fault_in
-from glasshouse.integrations.flare.contents import Contents, as_array, contents_of, read_contents
+from glasshouse.integrations.flare.contents import Contents, as_array, contents_of, emptied, read_contents
 from glasshouse.integrations.flare.jobs import without_our_code
-from glasshouse.integrations.flare.events import REFUSED, SUMMED, who_and_why
+from glasshouse.integrations.flare.events import REPORTED, SUMMED, who_and_what
 from glasshouse.recording import Recorder, Seen
 
 
@@ -34,13 +34,15 @@ from glasshouse.recording import Recorder, Seen
 class Open:
     """The round that is going on: its number from 1, the model sent, and who has answered so far.
 
-    Where it is recorded, `closing` makes it whole.
+    Results that were `accepted` may be masked, so that there are no `samples` of theirs before the sum. Where
+    the round is recorded, `closing` makes it whole.
     """
 
     number: int
     sent: Mapping[str, np.ndarray]
     seen: Seen | None = None
     closing: ExitStack = field(default_factory=ExitStack)
+    accepted: int = 0
     samples: dict[str, int] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
 
@@ -107,8 +109,7 @@ class RecordRounds(Filter):
             self.log_error(
                 fl_ctx, f"rejected client {client} in round {self._round.number}: {fault}", fire_event=False
             )
-            # An error would end the job by FedAvg's default; a result without tensors is passed over.
-            return DXO(from_shareable(shareable).data_kind, data={}).update_shareable(shareable)
+            return emptied(shareable)
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Follow the rounds of the job."""
@@ -121,7 +122,7 @@ class RecordRounds(Filter):
             AppEventType.AFTER_SHAREABLE_TO_LEARNABLE: self._updated,
             EventType.END_RUN: self._finish,
             SUMMED: self._summed,
-            REFUSED: self._refused,
+            REPORTED: self._told,
         }
         if event_type not in steps:
             return
@@ -170,8 +171,11 @@ class RecordRounds(Filter):
         if self._round is None or result is None or not fl_ctx.get_prop(AppConstants.AGGREGATION_ACCEPTED):
             return
         client = fl_ctx.get_peer_context().get_identity_name()
+        if client in self._round.rejected:
+            return
+        self._round.accepted += 1
         contents = read_contents(result)
-        if contents is None or client in self._round.rejected:
+        if contents is None:
             return
         self._round.samples[client] = self._samples_of(client, contents)
         if self.channel == "plain" and self._round.seen is not None and self._round.seen.due:
@@ -195,7 +199,7 @@ class RecordRounds(Filter):
 
     def _counted(self, fl_ctx: FLContext) -> None:
         """End a job of which no client is left, which would go on with an empty model."""
-        if self._round is not None and self._round.rejected and not self._round.samples:
+        if self._round is not None and self._round.rejected and not self._round.accepted:
             faults = "; ".join(f"{client}: {fault}" for client, fault in self._round.rejected.items())
             self.system_panic(f"round {self._round.number}: every result was rejected: {faults}", fl_ctx)
 
@@ -221,10 +225,10 @@ class RecordRounds(Filter):
         if self._recorder is not None and self._final is not None:
             self._recorder.finish(self._final)
 
-    def _refused(self, fl_ctx: FLContext) -> None:
-        """A client's filter refused the model, and says why."""
-        client, why = who_and_why(fl_ctx)
-        self.log_error(fl_ctx, f"client {client} refused the model: {why}", fire_event=False)
+    def _told(self, fl_ctx: FLContext) -> None:
+        """A client's filter reports what it did not let pass."""
+        client, what = who_and_what(fl_ctx)
+        self.log_error(fl_ctx, f"client {client} {what}", fire_event=False)
 
     def _stop(self, fl_ctx: FLContext, why: str) -> None:
         self._recorder = None

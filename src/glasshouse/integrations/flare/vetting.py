@@ -19,7 +19,7 @@ from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.contents import Contents, read_contents
 from glasshouse.integrations.flare.jobs import without_our_code
 from glasshouse.integrations.flare.networks import agreed
-from glasshouse.integrations.flare.events import tell
+from glasshouse.integrations.flare.events import report
 from glasshouse.vetting.structure import network_signs
 from glasshouse.vetting.vet import vet
 
@@ -61,10 +61,11 @@ class VetModel(Filter):
         if why is None:
             return shareable
         number = shareable.get_header(AppConstants.CURRENT_ROUND, 0) + 1
-        reason = f"refused the model of round {number}: {why}"
+        what = f"refused the model of round {number}"
+        reason = f"{what}: {why}"
         self.log_error(fl_ctx, reason, fire_event=False)
         add_job_audit_event(fl_ctx=fl_ctx, msg=reason)
-        tell(self, why if self.tell else "it does not say why", fl_ctx)
+        report(self, reason if self.tell else what, fl_ctx)
         raise ContentBlockedException(reason)
 
     def _why_not(self, task: Shareable) -> str | None:

@@ -193,10 +193,14 @@ def configured(text: str, name: str | None) -> None:
 def shrunk(monkeypatch: Any) -> None:
     """Audits, studies and searches take a moment, and named sets are made up."""
     real_audit, real_study, real_search = api.run_audit, api.run_study, api.run_search
-    real_inspection = api.run_inspection
+    real_inspection, real_record = api.run_inspection, api.run_record
 
     def audit(setting: Setting, **options: Any) -> Any:
         return real_audit(miniature(setting), **{**options, "quiet": True, "workers": 1})
+
+    def record(folder: Path, setting: Setting | None = None, **options: Any) -> Any:
+        few = miniature(setting or Setting())
+        return real_record(folder, few, **{**options, "quiet": True, "workers": 1})
 
     def study(name: str, *, attack: str | None = None, **options: Any) -> Any:
         if attack is not None:
@@ -217,6 +221,7 @@ def shrunk(monkeypatch: Any) -> None:
     monkeypatch.setattr(api, "write_report", lambda folder: (folder / "report.html").write_text(""))
     monkeypatch.setattr(api, "run_audit", audit)
     monkeypatch.setattr(api, "run_inspection", inspection)
+    monkeypatch.setattr(api, "run_record", record)
     monkeypatch.setattr(api, "run_study", study)
     monkeypatch.setattr(api, "run_search", search)
     for name in ("mnist", "fashion-mnist", "cifar10", "cifar100"):
@@ -261,6 +266,7 @@ def _furnish(folder: Path) -> None:
     torch.nn.functional.cross_entropy(sent(torch.rand(2, 1, 28, 28)), torch.tensor([1, 2])).backward()
     save_file({name: entry.grad for name, entry in sent.named_parameters()}, folder / "update.safetensors")
     save_file(build("cnn", (3, 32, 32), 10).state_dict(), folder / "received.safetensors")
+    _checkpoint(folder / "checkpoints", my_models.Network)
     (folder / "limits.toml").write_text('everyone = "severe"\n')
     for place, kinds, count, shape in (("photos", 2, 80, (8, 8)), ("my-images", 10, 4, (32, 32, 3))):
         for kind in range(kinds):
@@ -268,6 +274,21 @@ def _furnish(folder: Path) -> None:
             for number in range(count):
                 pixels = rng.integers(0, 256, shape, dtype=np.uint8)
                 Image.fromarray(pixels).save(folder / place / f"kind-{kind}" / f"{number}.png")
+
+
+def _checkpoint(folder: Path, network: Any) -> None:
+    """What a server of somebody's kept of two rounds, and what came of them."""
+    folder.mkdir()
+    for name in (
+        "round-1",
+        "round-2",
+        "round-1-aare",
+        "round-1-birs",
+        "round-2-aare",
+        "round-2-birs",
+        "last",
+    ):
+        torch.save(network().state_dict(), folder / f"{name}.pt")
 
 
 NAMED = re.compile(r"`([\w.-]+\.toml)`[^`]*\Z")

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import glasshouse
-from glasshouse import audit
+from glasshouse import Setting, audit, audit_record
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.membership.threshold import LossThreshold
@@ -218,6 +219,39 @@ def test_the_non_iid_example_runs_in_miniature(tmp_path):
     setting = setting.model_copy(update={"audit": setting.audit.model_copy(update=few)})
     results = audit(setting, out=tmp_path / "run", workers=1, quiet=True)
     assert {finding.adversary for finding in results.findings} >= ADVERSARIES
+
+
+def test_a_federation_in_plain_pytorch_is_recorded_and_audited(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    ran = runpy.run_path(str(EXAMPLES / "record_plain_pytorch.py"), run_name="__main__")
+    parts = {name: f"{name}.npz" for name in ("members", "nonmembers", "auxiliary")}
+    attacks = ("loss-threshold", "source-inference", "label-counts", "gradient-alignment")
+    results = audit_record(
+        "rounds",
+        Setting(audit={"attacks": attacks, "curvature": 0}),
+        model="record_plain_pytorch:Network",
+        out="run",
+        workers=1,
+        quiet=True,
+        **parts,
+    )
+    values = {(f.adversary, f.attack, f.metric): f.value for f in results.findings}
+    network = ran["Network"]()
+    network.load_state_dict(load_file("rounds/final.safetensors"))
+    held_out = np.load("nonmembers.npz")
+    right = network(torch.from_numpy(held_out["x"])).argmax(1).numpy() == held_out["y"]
+    assert values[None, None, "test-accuracy"] == pytest.approx(right.mean())
+    assert right.mean() > 0.7
+    for adversary in ("curious server", "blind server"):
+        assert values[adversary, "gradient-alignment", "auc"] > 0.5
+    assert values["curious server", "source-inference", "source-accuracy"] > 0.25
+    sys.modules.pop("record_plain_pytorch")
+
+
+def test_the_plain_recorder_needs_no_glasshouse():
+    code = "import record_plain_pytorch, sys; sys.exit('glasshouse' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=EXAMPLES, check=True)
 
 
 def test_twelve_hospitals_are_audited_as_they_are(monkeypatch, tmp_path, capsys, twelve_hospitals):

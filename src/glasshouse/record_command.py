@@ -15,12 +15,12 @@ def audit_folder(
     elsewhere: Mapping[str, Any],
     *,
     model: str | None,
-    images: Mapping[str, str],
+    images: Mapping[str, Any],
     seed: int | None,
     plan: bool,
     running: Mapping[str, Any],
 ) -> None:
-    """Audit the rounds in the folder `record`, or say what that would do; `elsewhere` are options of others."""
+    """Audit the rounds in the folder `record`; `elsewhere` are options that mean nothing for one."""
     from glasshouse.recording.reader import read_recording
 
     for option, value in elsewhere.items():

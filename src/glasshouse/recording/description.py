@@ -177,7 +177,7 @@ def _of_kind(value: Any, kind: Any) -> bool:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file that is not too long, nor nested too deeply; its numbers are finite."""
     try:
-        content = json.loads(read_file(path, LONGEST), parse_constant=_no_number)
+        content: Any = json.loads(read_file(path, LONGEST), parse_constant=_no_number)
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror}); {REMEDY}") from error
     except RecursionError:
@@ -188,7 +188,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path} is not valid JSON ({error}); {REMEDY}") from error
     if not isinstance(content, dict):
         raise BadInput(f"{path} holds {quoted(content)}, not an object; {REMEDY}")
-    return content
+    return dict(content)
 
 
 def check_keys(where: str, table: Mapping[str, Any], known: Any) -> None:

@@ -199,11 +199,11 @@ def _sum(folder: Path, told: Any, clients: tuple[RecordedClient, ...]) -> Path |
 def _file(folder: Path, key: str, name: Any) -> Path:
     if not plain_name(name) or not name.endswith(".safetensors"):
         raise BadInput(
-            f"{key} = {quoted(name)} does not fit; it must be the plain name of a .safetensors file that lies "
-            f"in {folder}"
+            f"{key} = {quoted(name)} does not fit; it must be the plain name of a .safetensors file in its "
+            "round's folder"
         )
     _check_inside(folder / name)
-    return folder / name
+    return folder / str(name)
 
 
 def _check_inside(path: Path) -> None:

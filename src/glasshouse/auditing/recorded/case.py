@@ -186,7 +186,7 @@ def _task(recording: Recording, holders: Holders | None) -> tuple[Shape, int]:
     if shape is None or classes is None:
         what = "model.shape" if shape is None else "model.classes"
         raise BadInput(
-            f"{recording.folder} does not say {what}; put it into federation.json, or give images with --members"
+            f"{recording.folder} does not say {what}; write it into federation.json, or give --members"
         )
     return shape, classes
 
@@ -275,9 +275,7 @@ def _assumed(description: Description) -> Iterator[str]:
     if len(told) < len(dataclasses.fields(Recipe)):
         yield "what else its recipe leaves out is taken as Glasshouse's own default"
     if description.strategy not in STRATEGIES.places:
-        named = (
-            "none" if description.strategy is None else f"{description.strategy!r}, which is not known here"
-        )
+        named = "none" if description.strategy is None else f"{description.strategy!r}, unknown here"
         yield f"the record names as strategy {named}; clients are taken to train as in fedavg"
 
 
@@ -301,5 +299,5 @@ def _notes(
         for name, number in numbers.items():
             held = len(holders.clients[number])
             if held != sizes[number]:
-                yield f"client {name!r} trained on {sizes[number]} samples, and {held} images are given for it"
+                yield f"client {name!r} trained on {sizes[number]} samples, and {held} images are given"
                 break

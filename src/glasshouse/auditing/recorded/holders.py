@@ -89,7 +89,7 @@ def read_holders(
     pool = resized(checked(images, f"the {' and '.join(pairs)}", every_class=False), side)
     if shape is not None and pool.shape != tuple(shape):
         raise BadInput(
-            f"the images have shape {pool.shape}, those of the record {tuple(shape)}; give what its clients held"
+            f"the images have shape {pool.shape}, those of the record {tuple(shape)}; give its clients' own"
         )
     parts, duplicates, left_out = _parts(pool, {name: len(y) for name, (_, y) in pairs.items()})
     clients = None
@@ -127,7 +127,7 @@ def _clients(
     if unknown:
         known = ", ".join(list(numbers)[:5]) + (", ..." if len(numbers) > 5 else "")
         raise BadInput(
-            f"the members name client {quoted(unknown[0])}, which took part in no round; those who did: {known}"
+            f"the members name client {quoted(unknown[0])}, which took part in no round; clients are {known}"
         )
     number_of = np.array([numbers[name] for name in names.tolist()])
     return tuple(kept[number_of[kept] == number] for number in range(len(numbers)))

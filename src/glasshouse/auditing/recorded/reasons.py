@@ -26,6 +26,10 @@ NOBODY = (
 NO_OWNERS = (
     "nobody says which of the clients held which member; give the array client in the file of --members"
 )
+_GIVEN = {
+    "auxiliary": "no auxiliary images are given; give some with --auxiliary",
+    "candidates": "there is nobody to compare members with; give --nonmembers",
+}
 NO_MODEL = "the record has no final.safetensors, so there is no final model"
 NO_ROUND = "the record has no round in which anybody took part"
 
@@ -49,7 +53,8 @@ def _check(recorded: Recorded, spec: str, adversary: type[Access]) -> None:
         if name in SHADOWS:
             _check_shadows(recorded, attack, name)
         elif not held(name, case, question):
-            raise CannotRun(missing(name, case, attack))
+            given = _GIVEN.get(name) if case.truth is not None else None
+            raise CannotRun(given or missing(name, case, attack))
     grant(case, adversary, changes_network=attack.changes_network)
     with answering_for(attack, spec):
         check_protocol(case, attack, adversary)
@@ -83,6 +88,8 @@ def _check_shadows(recorded: Recorded, attack: Attack, name: str) -> None:
     if recorded.experiment is None:
         raise CannotRun(missing("candidates", recorded.case, attack))
     kind = "offline" if name == "shadows" else "online"
+    if name == "shadows" and not len(recorded.experiment.auxiliary):
+        raise CannotRun(_GIVEN["auxiliary"])
     count = check_possible(recorded.experiment, kind, "none")
     if isinstance(attack, ShadowAttack):
         check_enough(count, attack.fewest_shadows)

@@ -1,4 +1,4 @@
-"""A record, audited: the attacks that it supports, the others with the reason, and a folder like any run's."""
+"""A record, audited: the attacks that it supports, and the others with the reason."""
 
 import dataclasses
 import hashlib
@@ -125,7 +125,7 @@ def _shadows(recorded: Recorded, attacks: Sequence[Planned]) -> Iterator[Trained
 def _battery(
     recorded: Recorded, folder: RunFolder, engine: Engine, progress: Progress, *, detailed: bool
 ) -> tuple[list[Finding], Exhibits]:
-    """All findings: of the model, of the attacks that the record supports, and why the others were not tried."""
+    """All findings: of the model, of the attacks, and why some of these were not tried."""
     findings, exhibits = [], Exhibits()
     reasons = {one: why_not(recorded, one.spec, one.access) for one in _tried(recorded.setting)}
     able = [one for one, reason in reasons.items() if reason is None]

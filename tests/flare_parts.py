@@ -1,5 +1,7 @@
 """A federation of NVIDIA FLARE in miniature: its network and images, and clients that train as Glasshouse's do."""
 
+import time
+
 import numpy as np
 import torch
 from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
@@ -17,8 +19,10 @@ from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive
 
-SHAPE, CLASSES, SIZES, SEED = (1, 8, 8), 4, (30, 20, 10), 3
-RECIPE = Recipe(epochs=2, batch_size=10, lr=0.1)
+SHAPE, CLASSES, SIZES = (1, 8, 8), 4, (30, 20, 10)
+SEED = derive(0, "federation")  # that of the federation in an audit with seed 0
+TRAINING = {"epochs": 2, "batch_size": 10, "lr": 0.1}
+RECIPE = Recipe(**TRAINING)
 
 
 class Network(nn.Sequential):
@@ -64,6 +68,7 @@ class Training(Executor):
         images = split.pool[split.clients[site]]
         seed = derive(derive(SEED, "round", number), "client", site)
         trained = fit(network, start, images, RECIPE, seed)
+        time.sleep(0.7 * site)  # so that the server adds them up in this order
         vector = trained if self.sends == "WEIGHTS" else trained - start
         arrays = {name: tensor.numpy() for name, tensor in layout.named(vector).items()}
         return packed(arrays, len(images), self.sends)

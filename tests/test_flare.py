@@ -8,8 +8,21 @@ from safetensors.torch import load_file
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is missing: pip install 'glasshouse[nvflare]'")
 
-from flare_parts import CLASSES, RECIPE, SEED, SHAPE, SIZES, Craft, Network, broken, made_split, packed
+from flare_parts import (
+    CLASSES,
+    RECIPE,
+    SEED,
+    SHAPE,
+    SIZES,
+    TRAINING,
+    Craft,
+    Network,
+    broken,
+    made_split,
+    packed,
+)
 from flare_runs import job_of, run
+from recorded_rounds import saved_parts
 from nvflare.apis.dxo import DXO, from_shareable
 from nvflare.app_common.aggregators.intime_accumulate_model_aggregator import (
     InTimeAccumulateWeightedAggregator,
@@ -21,6 +34,9 @@ from nvflare.app_common.workflows.fedavg import FedAvg
 from nvflare.app_common.workflows.scatter_and_gather import ScatterAndGather
 from nvflare.job_config.defs import FilterType
 
+from glasshouse import audit_record
+from glasshouse.auditing.run import run_audit
+from glasshouse.auditing.setting import make_setting
 from glasshouse.defences import DEFENCES, make_defences
 from glasshouse.errors import BadInput
 from glasshouse.federation.federation import Federation
@@ -45,7 +61,7 @@ def patch():
 def recorded(tmp_path_factory, patch):
     """Two rounds by FedAvg of three clients that train and one whose results are broken: record and log."""
     job = job_of(FedAvg(num_clients=4, num_rounds=2))
-    job.to_server(RecordRounds(model=NETWORK, shape=SHAPE, classes=CLASSES, recipe={"lr": 0.1}, seed=SEED))
+    job.to_server(RecordRounds(model=NETWORK, shape=SHAPE, classes=CLASSES, recipe=TRAINING, seed=SEED))
     folder, log = run(job, tmp_path_factory.mktemp("recorded"), 4, patch)
     return folder / "record", log
 
@@ -109,6 +125,30 @@ def test_the_models_of_all_rounds_are_those_of_glasshouse_to_the_order_of_a_sum(
         torch.testing.assert_close(round_of(recorded[0], number)[0], model, rtol=0, atol=1e-6)
         model = model + exchanged(engine, model, number - 1)[1]
     torch.testing.assert_close(vector_in(recorded[0] / "final.safetensors"), model, rtol=0, atol=1e-6)
+
+
+ATTACKS = ["loss-threshold", "gap", "mia-bad", "gradient-alignment", "source-inference", "label-counts"]
+
+
+def scored(results):
+    """What each attack found, by the adversary and the metric."""
+    return {
+        (one.adversary, one.attack, one.metric): (one.value, one.low, one.high, one.chance, one.n)
+        for one in results.findings
+        if one.value is not None and one.attack in ATTACKS and one.adversary != "owner"
+    }
+
+
+def test_an_audit_of_the_record_gives_the_numbers_of_an_audit_of_our_own_federation(recorded, tmp_path):
+    split = made_split()
+    parts = saved_parts(tmp_path, split, dict(enumerate(SITES)))
+    audited = {"attacks": ATTACKS, "defences": [], "central": False, "ladder": False, "curvature": 0}
+    setting = make_setting({"audit": audited, "training": {"rounds": 2, "local_test": 0, **TRAINING}})
+    quiet = {"workers": 1, "quiet": True}
+    own = run_audit(setting, dataset=split, model=Network(), out=tmp_path / "own", **quiet)
+    theirs = audit_record(recorded[0], setting, model=Network(), out=tmp_path / "theirs", **parts, **quiet)
+    assert len(scored(own)) > 15
+    assert scored(theirs) == scored(own)
 
 
 def test_a_record_says_where_it_comes_from(recorded):

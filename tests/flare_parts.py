@@ -1,4 +1,4 @@
-"""A federation of NVIDIA FLARE in miniature: its network and images, and clients that train as Glasshouse's do."""
+"""A FLARE federation in miniature: its network and images, and clients that train as Glasshouse's do."""
 
 import time
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from flare_parts import Network, Training
 from nvflare.app_opt.pt.job_config.base_fed_job import BaseFedJob
 
-TESTS = Path(__file__).parent
+import glasshouse
+
+TESTS, SOURCE = Path(__file__).parent, Path(glasshouse.__file__).parents[1]
 
 
 def job_of(controller, sends="WEIGHTS"):
@@ -22,7 +24,7 @@ def job_of(controller, sends="WEIGHTS"):
 
 def run(job, folder, sites, monkeypatch):
     """Run the job with so many sites; returns the server's run folder, and all that was logged."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), str(SOURCE)]))
     job.simulator_run(str(folder), n_clients=sites)
     logs = [path.read_text() for path in sorted(folder.glob("*/log.txt"))]
     return folder / "server" / "simulate_job", "\n".join(logs)
@@ -30,7 +32,9 @@ def run(job, folder, sites, monkeypatch):
 
 def run_script(script, folder):
     """Run a script of the examples in `folder`; returns what it printed."""
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     done = subprocess.run(
-        [sys.executable, script], cwd=folder, capture_output=True, text=True, timeout=240, check=True
+        [sys.executable, script], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
     )
+    assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

@@ -1,7 +1,7 @@
 """A hospital's side of the job: it trains the model it receives on its own images, and sends it back."""
 
-import nvflare.client as flare
 import numpy as np
+import nvflare.client as flare
 import torch
 from network import Network
 from sklearn.datasets import load_digits
@@ -27,7 +27,7 @@ def main() -> None:
     while flare.is_running():
         received = flare.receive()
         model.load_state_dict(received.params)
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.3)
         for _ in range(5):
             for x, y in DataLoader(images, batch_size=20, shuffle=True):
                 optimiser.zero_grad()

@@ -59,8 +59,8 @@ def contents_of(exchanged: DXO) -> Contents:
     disguise = exchanged.get_meta_prop(MetaKey.PROCESSED_ALGORITHM)
     if disguise is not None:
         raise BadInput(
-            f"the tensors are processed by {quoted(disguise)}, so that nothing can be read from them; "
-            "put the filter that undoes it before this one"
+            f"the tensors are encrypted or quantised by {quoted(disguise)}, so that nothing can be read from "
+            "them; run the job without it"
         )
     arrays = {name: as_array(name, value) for name, value in exchanged.data.items()}
     return Contents(
@@ -76,7 +76,9 @@ def as_array(name: str, value: Any) -> np.ndarray:
         value = value.materialize()
     if hasattr(value, "detach"):
         value = value.detach().cpu()
-        value = (value.float() if value.dtype.is_floating_point and value.dtype.itemsize < 4 else value).numpy()
+        if value.dtype.is_floating_point and value.dtype.itemsize < 4:
+            value = value.float()  # numpy has no bfloat16
+        value = value.numpy()
     array = np.array(value)
     if array.dtype.kind not in "fiub":
         raise BadInput(f"{quoted(name)} is {array.dtype}, not numbers; send numpy arrays or tensors")

@@ -16,7 +16,7 @@ from glasshouse.defences.defence import Defence, Stack
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.checking import fault_in
 from glasshouse.integrations.flare.contents import Contents, read_contents, replaced
-from glasshouse.integrations.flare.events import withheld
+from glasshouse.integrations.flare.events import about, withheld
 from glasshouse.integrations.flare.jobs import without_our_code
 from glasshouse.integrations.flare.networks import agreed, arrays_of, vector_of
 from glasshouse.learning.layout import Layout
@@ -71,11 +71,10 @@ class DefendUpdate(Filter):
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Keep what the client received: its update is the difference."""
-        if event_type != EventType.BEFORE_TASK_EXECUTION or fl_ctx.get_prop(FLContextKey.TASK_NAME) != self.task:
-            return
-        task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
-        self._received = read_contents(task)
-        self._round = task.get_header(AppConstants.CURRENT_ROUND, 0) + 1
+        if event_type == EventType.BEFORE_TASK_EXECUTION and about(self.task, fl_ctx):
+            task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
+            self._received = read_contents(task)
+            self._round = task.get_header(AppConstants.CURRENT_ROUND, 0) + 1
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         """The result as it may leave the client; nothing leaves undefended."""

@@ -18,6 +18,11 @@ SUMMED = "glasshouse.summed"
 _WHAT = "what"
 
 
+def about(task: str, fl_ctx: FLContext) -> bool:
+    """Whether an event is about the task of this name."""
+    return bool(fl_ctx.get_prop(FLContextKey.TASK_NAME) == task)
+
+
 def report(component: Any, what: str, fl_ctx: FLContext) -> None:
     """Let the server know what this client does not do, and why."""
     told = Shareable()

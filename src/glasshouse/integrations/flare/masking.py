@@ -20,7 +20,7 @@ from glasshouse.federation.secagg.client import Client
 from glasshouse.federation.secagg.messages import Keys, Masked, Refused, Revealed, Shared
 from glasshouse.integrations.flare.checking import fault_in
 from glasshouse.integrations.flare.contents import Contents, read_contents
-from glasshouse.integrations.flare.events import withheld
+from glasshouse.integrations.flare.events import about, withheld
 from glasshouse.integrations.flare.jobs import without_our_code
 from glasshouse.integrations.flare.wire import packed, unpacked
 
@@ -53,9 +53,8 @@ class MaskUpdates(Filter):
         """Listen for the server's requests, and keep the model that an update starts from."""
         if event_type == EventType.START_RUN:
             fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._answer)
-        elif event_type == EventType.BEFORE_TASK_EXECUTION:
-            if fl_ctx.get_prop(FLContextKey.TASK_NAME) == self.task:
-                self._received = read_contents(fl_ctx.get_prop(FLContextKey.TASK_DATA))
+        elif event_type == EventType.BEFORE_TASK_EXECUTION and about(self.task, fl_ctx):
+            self._received = read_contents(fl_ctx.get_prop(FLContextKey.TASK_DATA))
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         """Send that there is an update, of so many samples, instead of the update."""

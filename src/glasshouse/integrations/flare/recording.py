@@ -25,8 +25,8 @@ from nvflare.job_config.defs import FilterType
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.checking import fault_in
 from glasshouse.integrations.flare.contents import Contents, as_array, contents_of, emptied, read_contents
+from glasshouse.integrations.flare.events import REPORTED, SUMMED, about, who_and_what
 from glasshouse.integrations.flare.jobs import without_our_code
-from glasshouse.integrations.flare.events import REPORTED, SUMMED, who_and_what
 from glasshouse.recording import Recorder, Seen
 
 
@@ -152,7 +152,7 @@ class RecordRounds(Filter):
 
     def _sent(self, fl_ctx: FLContext) -> None:
         """A task leaves the server; the first one of a round has its model."""
-        if fl_ctx.get_prop(FLContextKey.TASK_NAME) != self.task:
+        if not about(self.task, fl_ctx):
             return
         message = fl_ctx.get_prop(FLContextKey.TASK_DATA)
         number = message.get_header(AppConstants.CURRENT_ROUND, 0) + 1

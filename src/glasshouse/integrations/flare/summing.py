@@ -1,8 +1,8 @@
 """The server's side of secure aggregation in a FLARE job."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from nvflare.apis.fl_constant import FLMetaKey
@@ -15,11 +15,9 @@ from glasshouse.federation.channels.secure import Secure
 from glasshouse.federation.secagg.messages import Terms, needed
 from glasshouse.federation.secagg.ring import Ring
 from glasshouse.federation.secagg.server import Server
-from glasshouse.integrations.flare.masking import ANSWER, ASKED, NAMES, REFUSAL, SHAPES, TOPIC
 from glasshouse.integrations.flare.events import SUMMED
+from glasshouse.integrations.flare.masking import ANSWER, ASKED, NAMES, REFUSAL, SHAPES, TOPIC
 from glasshouse.integrations.flare.wire import packed, unpacked
-
-Answer = TypeVar("Answer")
 
 
 class SecureSum(ModelAggregator):
@@ -51,7 +49,9 @@ class SecureSum(ModelAggregator):
         """A client has an update, of so many samples."""
         client = str(model.meta["client_name"])
         if set(model.params) != {NAMES, SHAPES}:
-            raise BadInput(f"client {client} sent its update in the clear; add MaskUpdates to the clients' job")
+            raise BadInput(
+                f"client {client} sent its update in the clear; add MaskUpdates to the clients' job"
+            )
         places = (list(model.params[NAMES]), [list(shape) for shape in model.params[SHAPES]])
         if self._places is not None and self._places != places:
             raise BadInput(f"client {client} has other tensors than the clients before")
@@ -83,9 +83,10 @@ class SecureSum(ModelAggregator):
         )
         server = Server(terms)
         server.collect(self._asked("keys", samples, lambda k: {"number": k, "terms": packed(terms)}))
-        server.route(self._asked("shares", list(server.keys), lambda k: {"keys": packed(server.directory(k))}))
-        present = list(server.sharing)
-        for masked in self._asked("masked", present, lambda k: {"inbox": packed(server.inbox(k))}):
+        known = list(server.keys)
+        server.route(self._asked("shares", known, lambda k: {"keys": packed(server.directory(k))}))
+        sharing = list(server.sharing)
+        for masked in self._asked("masked", sharing, lambda k: {"inbox": packed(server.inbox(k))}):
             server.add(masked)
         server.close()
         total = server.unmask(
@@ -99,7 +100,9 @@ class SecureSum(ModelAggregator):
         weight = sum(self._samples.values())
         return terms.ring.read(total, terms.largest / weight, np.dtype(np.float32))
 
-    def _asked(self, what: str, clients: Iterable[int], told: Callable[[int], dict[str, Any]]) -> Iterable[Any]:
+    def _asked(
+        self, what: str, clients: Iterable[int], told: Callable[[int], dict[str, Any]]
+    ) -> Iterator[Any]:
         """The answers of the clients that give one."""
         names = list(self._samples)
         engine = self.fl_ctx.get_engine()

@@ -17,9 +17,9 @@ from glasshouse.data.dataset import unit_pixels
 from glasshouse.data.parts import read_pair
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.contents import Contents, read_contents
+from glasshouse.integrations.flare.events import report
 from glasshouse.integrations.flare.jobs import without_our_code
 from glasshouse.integrations.flare.networks import agreed
-from glasshouse.integrations.flare.events import report
 from glasshouse.vetting.structure import network_signs
 from glasshouse.vetting.vet import vet
 

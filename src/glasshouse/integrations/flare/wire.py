@@ -1,4 +1,4 @@
-"""The messages of secure aggregation as FLARE carries them: plain numbers, bytes, arrays, lists and tables."""
+"""The messages of secure aggregation as FLARE carries them: numbers, bytes, arrays, lists and tables."""
 
 import dataclasses
 from collections.abc import Mapping

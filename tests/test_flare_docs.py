@@ -93,7 +93,7 @@ def test_a_record_is_audited_as_the_server_that_sees_updates_or_their_sum(shown,
         quiet=True,
     )
     sys.path.remove(str(folder))
-    tried = {one.adversary for one in results.findings if one.value is not None}
+    tried = {str(one.adversary) for one in results.findings if one.value is not None}
     assert {adversary for adversary in tried if "server" in adversary} == servers
 
 

@@ -12,14 +12,6 @@ if TYPE_CHECKING:
     from glasshouse.integrations.flare.summing import SecureSum as SecureSum
     from glasshouse.integrations.flare.vetting import VetModel as VetModel
 
-try:
-    import nvflare  # noqa: F401
-except ImportError as missing:
-    raise BadInput(
-        f"glasshouse.integrations.flare needs NVIDIA FLARE ({missing}); install it with: "
-        "pip install 'glasshouse[nvflare]'"
-    ) from None
-
 _PLACES = {
     "DefendUpdate": "defending",
     "MaskUpdates": "masking",
@@ -30,10 +22,19 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a component when it is first used: the server's needs no torch."""
+    """Import a component when it is first used: a server that records needs no torch."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+    try:
+        module = importlib.import_module(f"{__name__}.{_PLACES[name]}")
+    except ImportError as missing:
+        if not str(missing.name).startswith("nvflare"):
+            raise
+        raise BadInput(
+            f"glasshouse.integrations.flare needs NVIDIA FLARE ({missing}); install it with: "
+            "pip install 'glasshouse[nvflare]'"
+        ) from None
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

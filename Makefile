@@ -24,7 +24,7 @@ lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(INSTALLED)  ## a round, strategies, shadow models, secure aggregation, attacks on inputs, curvature, inversion, clipping: each against its peers
+bench: $(INSTALLED)  ## a round, strategies, shadow models, secure aggregation, attacks on inputs, curvature, inversion, clipping, recording: each against its peers
 	$(BIN)/python benchmarks/rounds.py
 	$(BIN)/python benchmarks/strategies.py
 	$(BIN)/python benchmarks/shadows.py
@@ -33,6 +33,7 @@ bench: $(INSTALLED)  ## a round, strategies, shadow models, secure aggregation, 
 	$(BIN)/python benchmarks/curvature.py
 	$(BIN)/python benchmarks/inversion.py
 	$(BIN)/python benchmarks/clipping.py
+	$(BIN)/python benchmarks/recording.py
 	$(BIN)/python benchmarks/policies.py
 	$(BIN)/python benchmarks/policy_scores.py
 

@@ -20,8 +20,8 @@ from torch import nn
 
 RECORD = Path("rounds")
 HOSPITALS = ("Aare", "Birs", "Churfirst", "Doubs")
-RECIPE = {"epochs": 2, "batch_size": 10, "optimiser": "sgd", "lr": 0.1, "momentum": 0.0}
-ROUNDS, IMAGES = 5, 60
+RECIPE = {"epochs": 5, "batch_size": 10, "optimiser": "sgd", "lr": 0.1, "momentum": 0.0}
+ROUNDS, IMAGES = 8, 60
 
 
 def begin(record, **federation):

@@ -2,12 +2,24 @@
 
 import inspect
 import io
+import json
 import os
 import pickle
 
 import numpy as np
 import torch
-from fuzzing import CANARY, DAMAGES, DATES, NESTED, NUMBERS, TEXTS, configuration, literals, written
+from fuzzing import (
+    CANARY,
+    DAMAGES,
+    DATES,
+    NESTED,
+    NUMBERS,
+    TEXTS,
+    configuration,
+    json_with,
+    literals,
+    written,
+)
 from hypothesis import strategies as st
 from safetensors.torch import save
 
@@ -250,3 +262,49 @@ def archives(draw):
     file = io.BytesIO()
     draw(st.sampled_from([np.savez, np.savez_compressed]))(file, **images | draw(ARRAYS))
     return draw(DAMAGES)(file.getvalue()) if draw(st.booleans()) else file.getvalue()
+
+
+FEDERATION = {
+    "format": "glasshouse-record",
+    "version": 1,
+    "model": {"name": "mlp", "shape": [1, 8, 8], "classes": 4},
+    "recipe": {"epochs": 1, "batch_size": 10, "optimiser": "adam", "lr": 0.1, "betas": [0.9, 0.99]},
+    "channel": "plain",
+    "described": "nothing",
+    "strategy": "fedavg",
+    "seed": 0,
+    "framework": {"name": "mine", "version": "1"},
+    "versions": {"python": "3"},
+}
+ROUND = {
+    "round": 1,
+    "follows": None,
+    "kind": "after",
+    "sent": "sent.safetensors",
+    "clients": [
+        {"name": "a", "samples": 3, "file": "update-0000.safetensors"},
+        {"name": "b", "samples": 5, "file": None},
+    ],
+    "sum": {"file": "sum.safetensors", "samples": 8},
+}
+RECORD = {
+    "federation.json": json.dumps(FEDERATION).encode(),
+    "rounds/0001/round.json": json.dumps(ROUND).encode(),
+    **{
+        f"{name}.safetensors": save(HONEST)
+        for name in ("rounds/0001/sent", "rounds/0001/update-0000", "rounds/0001/sum", "final")
+    },
+}
+"""The files of a sound record."""
+
+
+@st.composite
+def records(draw):
+    """One of the files of a record, and another content of it."""
+    name = draw(st.sampled_from([*RECORD]))
+    if name.endswith(".json"):
+        whole = FEDERATION if name == "federation.json" else ROUND
+        content = draw(json_with(whole)).encode()
+    else:
+        content = draw(st.builds(save, STATES) | st.builds(pickle.dumps, HELD))
+    return name, draw(DAMAGES)(content) if draw(st.integers(0, 3)) == 0 else content

@@ -11,7 +11,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fuzz_inputs import LAB, SMALL, SPELLED, archives, configurations, extremes, weights
+from fuzz_inputs import (
+    LAB,
+    RECORD,
+    SMALL,
+    SPELLED,
+    archives,
+    configurations,
+    extremes,
+    records,
+    weights,
+)
 from fuzzing import CANARY, DAMAGES, command, configuration, fuzz, json_with, written
 from hypothesis import strategies as st
 from report_runs import a_row
@@ -89,6 +99,20 @@ def loaded_or_refused(place, content):
     (place / "given.npz").write_bytes(content)
     shutil.rmtree(place / "run", ignore_errors=True)
     command("audit", "--data", "given.npz", "--model", "mlp", "--out", "run", "--quiet").check(0, 2)
+
+
+def read_in_whole_or_refused(place, example):
+    """A record is audited or refused in one line, and stays as it is."""
+    name, content = example
+    shutil.rmtree(place / "run", ignore_errors=True)
+    for file, whole in RECORD.items():
+        path = place / "rec" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if file == name else whole)
+    ended = command("audit", "rec", "--out", "run", "--quiet", "--workers", 1)
+    ended.check(0, 2)
+    assert (place / "run").exists() == (ended.code == 0)
+    assert (place / "rec" / name).read_bytes() == content
 
 
 @pytest.fixture(scope="session")
@@ -236,6 +260,12 @@ def test_weights_are_judged_or_refused_and_never_run(place, seconds):
 @for_a_share(1)
 def test_data_are_loaded_or_refused(untrained, seconds):
     fuzz(archives(), partial(loaded_or_refused, untrained), seconds)
+
+
+@for_a_share(1)
+def test_a_record_is_audited_or_refused_and_nothing_of_it_is_run(place, monkeypatch, seconds):
+    monkeypatch.setattr("glasshouse.auditing.recorded.run._battery", lambda *_, **__: ([], Exhibits()))
+    fuzz(records(), partial(read_in_whole_or_refused, place), seconds)
 
 
 @for_a_share(3)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from conftest import CLASSES, SHAPE, make_model, make_split
@@ -223,6 +224,56 @@ def test_a_plan_says_what_would_be_tried_and_writes_nothing(record, parts, tmp_p
     assert [planned.assignment.spec for planned in plan.running] == ["loss-threshold"]
     assert "live clients" in str(plan)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_record_without_a_final_model_is_one_of_servers_alone(split, parts, tmp_path):
+    recipe = Recipe(**RECIPE)
+    train_plainly(tmp_path / "r", make_model(), split, recipe, rounds=1, strategy=None)
+    (tmp_path / "r" / "final.safetensors").unlink()
+    few = setting(["gap", "fgsm", "source-inference"])
+    done = audit_record(tmp_path / "r", few, model=make_model(), out=tmp_path / "o", quiet=True, **parts)
+    reasons = {one.attack: one.reason for one in done.findings if one.value is None}
+    assert reasons["gap"] == reasons["fgsm"]
+    assert "no final.safetensors" in reasons["gap"]
+    assert any(one.attack == "source-inference" and one.value is not None for one in done.findings)
+
+
+def test_further_seeds_ask_again(record, parts, tmp_path):
+    few = setting(["mia-bad"], shadows=0)
+    done = audit_record(record, few, model=make_model(), seeds=2, out=tmp_path / "o", quiet=True, **parts)
+    again = audit_record(record, few, model=make_model(), seeds=2, out=tmp_path / "o", quiet=True, **parts)
+    assert {one.seed for one in done.findings} == {0, 1}
+    assert again.findings == done.findings
+
+
+def test_members_alone_are_enough_to_judge_what_is_asked_of_clients(record, parts, tmp_path):
+    few = setting(["label-counts", "loss-threshold"])
+    done = audit_record(
+        record, few, model=make_model(), members=parts["members"], out=tmp_path / "o", quiet=True
+    )
+    rows = {one.attack: one for one in done.findings if one.adversary in ("outsider", "curious server")}
+    assert rows["label-counts"].value is not None
+    assert "give --nonmembers" in rows["loss-threshold"].reason
+
+
+def test_where_some_clients_keep_their_images_to_themselves_nothing_is_judged_of_clients(
+    record, split, tmp_path
+):
+    mine = split.client(2)
+    few = setting(["label-counts", "source-inference", "gap"])
+    done = audit_record(
+        record,
+        few,
+        model=make_model(),
+        members=(mine.x, mine.y, np.full(len(mine), "2")),
+        nonmembers=split.images("nonmembers"),
+        out=tmp_path / "o",
+        quiet=True,
+    )
+    by_attack = {one.attack: one for one in done.findings if one.attack}
+    assert by_attack["gap"].value is not None
+    for attack in ("label-counts", "source-inference"):
+        assert "nobody says what client '0' held" in by_attack[attack].reason
 
 
 def test_the_command_audits_a_record(split, tmp_path, monkeypatch, capsys):

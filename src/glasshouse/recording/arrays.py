@@ -69,23 +69,27 @@ def read_forms(path: Path) -> dict[str, Form]:
         raise BadInput(f"{path} cannot be read: {named(error)}; restore it, or delete its round") from error
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write the arrays to `path`, and wait until the disk has them."""
-    write_whole(path, packed(arrays))
-
-
 def packed(arrays: Mapping[str, np.ndarray], notes: Mapping[str, str] | None = None) -> bytes:
     """The arrays as the content of a safetensors file, with `notes` in its header."""
     return bytes(save(dict(arrays), metadata=dict(notes or {})))
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write `content` to `path`, and wait until the disk has it."""
+def write(path: Path, content: bytes) -> None:
+    """Write `content` to `path`, which the disk may not have yet."""
     try:
-        with path.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        path.write_bytes(content)
+    except OSError as error:
+        raise not_written(path, error) from error
+
+
+def settle(path: Path) -> None:
+    """Wait until the disk has a file's content, or a folder's names."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
     except OSError as error:
         raise not_written(path, error) from error
 
@@ -94,7 +98,8 @@ def replace_whole(path: Path, content: bytes) -> None:
     """Write `path` so that whoever reads it finds all of it, or what was there before."""
     partial = path.with_name(f".partial-{path.name}")
     try:
-        write_whole(partial, content)
+        write(partial, content)
+        settle(partial)
         partial.replace(path)
     except OSError as error:
         raise not_written(path, error) from error

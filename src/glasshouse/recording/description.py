@@ -143,23 +143,23 @@ def _described(content: Mapping[str, Any]) -> Description:
 
 def checked_recipe(recipe: Any) -> dict[str, Any]:
     """The entries of a recipe that are known, each of its type and in its range."""
-    known = {one.name: one.type for one in dataclasses.fields(Recipe)}
-    recipe = dict(_table("recipe", recipe))
-    check_keys("recipe", recipe, known)
-    for key, value in recipe.items():
-        kind = str(known[key])
-        if not _of_kind(value, kind):
-            raise _refusal(f"recipe.{key}", value, kind if "Literal" not in kind else "a name")
+    known = {one.name: str(one.type) for one in dataclasses.fields(Recipe)}
+    entries = dict(_table("recipe", recipe))
+    check_keys("recipe", entries, known)
+    for key, value in entries.items():
+        if not _of_kind(value, known[key]):
+            rule = "one of the names that a recipe may have" if "Literal" in known[key] else known[key]
+            raise _refusal(f"recipe.{key}", value, rule)
         if isinstance(value, list):
-            recipe[key] = tuple(value)
+            entries[key] = tuple(value)
     try:
-        Recipe(**recipe)
+        Recipe(**entries)
     except BadInput as error:
         raise BadInput(f"recipe.{error}") from None
-    return recipe
+    return entries
 
 
-def _of_kind(value: Any, kind: Any) -> bool:
+def _of_kind(value: Any, kind: str) -> bool:
     """Whether `value`, as JSON has it, can be of the type that is written `kind`."""
     if value is None:
         return "None" in kind

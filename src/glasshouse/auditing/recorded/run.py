@@ -68,7 +68,7 @@ def run_record(
     stem = f"audit-{slug(recorded.setting.data.name)}"
     folder = open_run(out, stem, _config(recorded), origin)
     with Progress(quiet=quiet) as progress, Engine(workers, engine, say=progress.say) as running:
-        for line in filter(None, (*newly_imported(), *recorded.news, folder.news, *short(plan_of(recorded)))):
+        for line in filter(None, (*newly_imported(), folder.news, *short(plan_of(recorded)))):
             progress.say(line)
         findings, exhibits = _battery(recorded, folder, running, progress, detailed=True)
         for seed in progress.track(range(first.seed + 1, first.seed + seeds), "seeds", seeds - 1):

@@ -22,8 +22,13 @@ def structure_signs(path: Path, model: nn.Module, refusal: OtherContent) -> tupl
         saved = read_named(path)
     except OtherContent:
         saved = {}
-    signs = tuple(_differences(saved, model.state_dict())) if saved else ()
+    signs = network_signs(saved, model.state_dict()) if saved else ()
     return signs or (Sign("other-content", "", str(refusal), alarming=True),)
+
+
+def network_signs(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> tuple[Sign, ...]:
+    """What tells the tensors of another network, `saved`, from the `expected` ones."""
+    return tuple(_differences(saved, expected))
 
 
 def _differences(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Iterator[Sign]:

@@ -1,0 +1,125 @@
+"""A client that defends each update before it leaves."""
+
+from typing import Any
+
+import torch
+from nvflare.apis.event_type import EventType
+from nvflare.apis.filter import Filter
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+from nvflare.app_common.app_constant import AppConstants
+from nvflare.job_config.defs import FilterType
+
+from glasshouse.defences import make_defences
+from glasshouse.defences.defence import Defence, Stack
+from glasshouse.errors import BadInput
+from glasshouse.integrations.flare.checking import fault_in
+from glasshouse.integrations.flare.contents import Contents, read_contents, replaced
+from glasshouse.integrations.flare.events import about, withheld
+from glasshouse.integrations.flare.jobs import without_our_code
+from glasshouse.integrations.flare.networks import agreed, arrays_of, vector_of
+from glasshouse.learning.layout import Layout
+from glasshouse.learning.seeds import derive, torch_rng
+
+ELSEWHERE = {
+    "on_receive": "looks at the model that a client receives; add VetModel to the job instead",
+    "on_aggregate": "acts on the sum of the updates, which a client never has",
+    "on_masking": "acts on the sum of the updates, which a client never has",
+    "training": "changes how a client trains, which is over when its update comes by; build it into the "
+    "client's training",
+    "on_batch": "changes the images of a batch, which are gone when the update comes by; build it into the "
+    "client's training",
+    "recipe": "changes how a client trains, which is over when its update comes by; build it into the "
+    "client's training",
+    "rounds": "plans the rounds, which the server does",
+    "stopping": "ends the training early, which the server does",
+    "channel": "is a protocol of all clients with the server",
+}
+"""What a filter of one client's update cannot do, by the hook of a defence that does it."""
+
+
+class DefendUpdate(Filter):
+    """Applies defences to a client's update: `DefendUpdate("clipping(norm=1.0)", "lenet", (1, 28, 28), 10)`.
+
+    Those that act on something else than the update are refused. Noise comes from the system's own
+    randomness; with a `seed` it can be drawn again, by whoever knows the seed, so give one in experiments
+    only.
+    """
+
+    def __init__(
+        self,
+        defences: str,
+        model: str,
+        shape: tuple[int, int, int],
+        classes: int,
+        seed: int | None = None,
+        task: str = "train",
+    ) -> None:
+        super().__init__()
+        self.defences, self.model, self.shape, self.classes = defences, model, shape, classes
+        self.seed, self.task = seed, task
+        self._stack = of_updates(defences)
+        self._layout: Layout | None = None
+        self._received: Contents | None = None
+        self._round = 0
+
+    def add_to_fed_job(self, job: Any, ctx: Any, **options: Any) -> None:
+        """Called by the Job API: what a client sends passes through here."""
+        without_our_code(job)
+        super().add_to_fed_job(job, ctx, filter_type=FilterType.TASK_RESULT, tasks=[self.task], **options)
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Keep what the client received: its update is the difference."""
+        if event_type == EventType.BEFORE_TASK_EXECUTION and about(self.task, fl_ctx):
+            task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
+            self._received = read_contents(task)
+            self._round = task.get_header(AppConstants.CURRENT_ROUND, 0) + 1
+
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        """The result as it may leave the client; nothing leaves undefended."""
+        result = read_contents(shareable)
+        if result is None:
+            return shareable
+        if self._received is None or self._received.kind != "after":
+            raise BadInput("the task held no weights, so that the update cannot be told from the result")
+        layout, sent = self._agreed_layout(), self._received.arrays
+        fault = fault_in(result.arrays, sent, result.steps)
+        missing = [name for name in layout.names if name not in result.arrays]
+        if fault is None and missing:
+            fault = f"it lacks {missing[0]}, and so cannot be defended as the update of {self.model}"
+        if fault is not None:
+            return withheld(self, fault, shareable, fl_ctx)
+        delta = vector_of(layout, result.changed_to("delta", sent))
+        rng = self._rng(fl_ctx.get_identity_name())
+        update = self._stack.on_update(delta.clone(), layout, rng)  # a defence may write into what it gets
+        if result.kind == "after":
+            # What no defence changes stays as it is, to the last digit.
+            trained = vector_of(layout, result.arrays)
+            update = torch.where(update == delta, trained, vector_of(layout, sent) + update)
+        # What is no part of an update, such as batch norm's counters of steps, travels as it is.
+        return replaced(shareable, {**result.arrays, **arrays_of(layout, update)})
+
+    def _agreed_layout(self) -> Layout:
+        if self._layout is None:
+            self._layout = Layout.of(agreed(self.model, self.shape, self.classes))
+        return self._layout
+
+    def _rng(self, client: str) -> torch.Generator:
+        if self.seed is None:
+            rng = torch.Generator()
+            rng.seed()
+            return rng
+        return torch_rng(derive(self.seed, "round", self._round), "client", client, "defence")
+
+
+def of_updates(spec: str) -> Stack:
+    """The defences that `spec` names, if all of them act on the update of one client and on nothing else."""
+    stack = make_defences(spec)
+    for defence in stack.defences:
+        for hook, why in ELSEWHERE.items():
+            if getattr(type(defence), hook) is not getattr(Defence, hook):
+                raise BadInput(f"{type(defence).__name__} {why}")
+    if not stack.defences:
+        raise BadInput("defences = 'none' changes nothing; leave the filter out of the job")
+    return stack

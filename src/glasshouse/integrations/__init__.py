@@ -1,0 +1,1 @@
+"""Where federations run: Flower, NVIDIA FLARE."""

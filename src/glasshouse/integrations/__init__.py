@@ -1,1 +1,1 @@
-"""Where federations run: Flower, NVIDIA FLARE."""
+"""Federations that run in other frameworks."""

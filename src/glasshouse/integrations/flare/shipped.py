@@ -25,8 +25,8 @@ from glasshouse.options import check_choice, check_flag, check_number, check_sha
 BEYOND = 10.0
 """So many times the bound on an entry are those that canaries send, on average: nearly all of them are cut."""
 
-GRID = 1e-3
-"""The grid of the privacy losses of Laplace noise, in terms of the epsilon of one value."""
+ORDERS = tuple(1 + 2 ** (power / 4) for power in range(-48, 25))
+"""Renyi orders, from just above 1 to 65."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +128,8 @@ class SVTPrivacy(Defence):
         return float(own.get_privacy_spent())
 
     def worth(self, entries: int, rounds: int) -> float:
-        """The epsilon, at `delta`, of `rounds` rounds: of all values sent by privacy loss distributions, and
-        of their choice by plain sums.
+        """The epsilon, at `delta`, of `rounds` rounds: of all values sent by Renyi divergences, and of their
+        choice by plain sums.
 
         The second is what FLARE books for as many positive answers as values are sent. The filter asks on
         until it has enough, and may accept more than it sends, which is not counted against it here.
@@ -182,11 +182,16 @@ def _process(own: Any, named: dict[str, np.ndarray], steps: int) -> dict[str, np
 
 
 def _laplace_epsilon(epsilon: float, count: int, delta: float) -> float:
-    """The epsilon at `delta` of `count` values with Laplace noise, each of which alone costs `epsilon`."""
-    from dp_accounting.pld.privacy_loss_distribution import from_laplace_mechanism
+    """The epsilon at `delta` of `count` values with Laplace noise, each of which alone costs `epsilon`.
 
-    loss = from_laplace_mechanism(1 / epsilon, value_discretization_interval=GRID * epsilon)
-    return float(loss.self_compose(count).get_epsilon_for_delta(delta))
+    The fewer of the plain sum and dp-accounting's Renyi bound, whose best order falls to 1 as they grow many.
+    """
+    from dp_accounting import LaplaceDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant(ORDERS)
+    accountant.compose(LaplaceDpEvent(1 / epsilon), count)
+    return min(count * epsilon, float(accountant.get_epsilon(delta)))
 
 
 @contextmanager

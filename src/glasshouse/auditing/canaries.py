@@ -139,7 +139,8 @@ def insert_clients(
 ) -> tuple[Experiment, Truth]:
     """Canary clients beside the others, each with one blank image that it does not train on.
 
-    Where clients weigh by their samples, a canary weighs as much as the largest of the others. What is exchanged is the sign of a client's update, which moves a sum as far as any exchange of clients.
+    Where clients weigh by their samples, a canary weighs as much as the largest of the others.
+    What is exchanged is the sign of a client's update, which moves a sum as far as any exchange of clients.
     Every round is seen.
     """
     split, setting, seed = experiment.split, experiment.setting, experiment.setting.seed

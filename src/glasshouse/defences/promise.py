@@ -56,8 +56,8 @@ class Promise:
     It holds for `steps` sums to which each unit adds a vector of bounded length, with normal noise of the
     standard deviation `noise` times that bound. In each step a share `rate` of the units takes part, drawn as
     `sampling` says. `accountant` names the bound on epsilon, `trust` who must be trusted (empty: nobody but
-    the unit's own client), and `notes` is what else a reader should know. A promise that is another's, or that
-    holds of another mechanism, says in `claim` whose it is and what of, in the place of noise and accountant.
+    the unit's own client), and `notes` is what else a reader should know. A promise that is another's, or
+    of another mechanism, says in `claim` whose it is and what of, in the place of noise and accountant.
     """
 
     unit: Literal["record", "client"]
@@ -88,9 +88,7 @@ class Promise:
         }
         trusted = [f"{TRUSTING} {self.trust}"] if self.trust else []
         if self.claim:
-            return "; ".join(
-                [f"delta {self.delta:g}, {self.steps} steps", self.claim, *trusted, *self.notes]
-            )
+            return "; ".join([f"delta {self.delta:g}, {self.steps} steps", self.claim, *trusted, *self.notes])
         return "; ".join(
             [
                 f"delta {self.delta:g}, noise multiplier {self.noise:.4g}, {self.steps} steps",

@@ -34,7 +34,7 @@ class Directions:
 
 @dataclass(frozen=True, eq=False)
 class CanaryClients:
-    """Clients that each send their direction at the length `norm`, with their sign, as of `samples` images."""
+    """Clients that each send their direction at the length `norm`, with their sign, for `samples` images."""
 
     directions: Directions
     signs: np.ndarray

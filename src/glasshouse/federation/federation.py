@@ -111,9 +111,7 @@ class Federation:
 
     def conditions(self, plan: Plan) -> Conditions:
         """What everybody knows of a training by `plan`."""
-        return conditions_of(
-            self.strategy, self.channel, self.recipe, self.sizes, plan, self.layout.size
-        )
+        return conditions_of(self.strategy, self.channel, self.recipe, self.sizes, plan, self.layout.size)
 
     def settled(self, plan: Plan) -> "Federation":
         """The same federation, with defences that are settled for a training by `plan`."""

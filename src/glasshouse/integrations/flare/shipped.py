@@ -1,7 +1,7 @@
 """The privacy filters that NVIDIA FLARE ships, run by FLARE's own code, as defences of an audit.
 
-Each acts on what a client sends, as a task-result filter does. FLARE divides an update by the local steps that
-the client reports, and then cuts it; `steps` is that number, 1 where clients report none.
+Each acts on what a client sends, as a task-result filter does. FLARE divides an update by the local steps
+that the client reports, and then cuts it; `steps` is that number, 1 where clients report none.
 """
 
 import logging
@@ -23,7 +23,7 @@ from glasshouse.learning.seeds import numpy_seeded
 from glasshouse.options import check_choice, check_flag, check_number, check_share, check_whole
 
 BEYOND = 10.0
-"""So many times the bound on an entry are those that canaries send, on average: nearly all of them are cut."""
+"""So many times the bound on an entry is what canaries send, on average: nearly all of it is cut."""
 
 ORDERS = tuple(1 + 2 ** (power / 4) for power in range(-48, 25))
 """Renyi orders, from just above 1 to 65."""
@@ -31,9 +31,9 @@ ORDERS = tuple(1 + 2 ** (power / 4) for power in range(-48, 25))
 
 @dataclass(frozen=True, kw_only=True)
 class PercentilePrivacy(Defence):
-    """FLARE's filter of that name: drops small entries and cuts large ones. It adds no noise, and promises nothing.
+    """FLARE's filter of that name: drops small entries and cuts large ones, without noise or a promise.
 
-    Entries below the `percentile` of their absolute values become zero, the others are cut to [-gamma, gamma].
+    Entries below the `percentile` of their sizes become zero, the others are cut to [-gamma, gamma].
     """
 
     percentile: float = 10
@@ -127,15 +127,16 @@ class SVTPrivacy(Defence):
             _process(own, {"all": np.zeros(entries, np.float32)}, self.steps)
         return float(own.get_privacy_spent())
 
-    def worth(self, entries: int, rounds: int) -> float:
-        """The epsilon, at `delta`, of `rounds` rounds: of all values sent by Renyi divergences, and of their
-        choice by plain sums.
+    def worth(self, conditions: Conditions) -> float:
+        """The epsilon, at `delta`, of all rounds, for any two updates that a client may send in each.
 
-        The second is what FLARE books for as many positive answers as values are sent. The filter asks on
-        until it has enough, and may accept more than it sends, which is not counted against it here.
+        That of all values sent follows from their Laplace noise by Renyi divergences. That of their choice
+        is summed as FLARE does, for as many positive answers as values are sent; that the filter asks on
+        until it has enough, and may accept more than it sends, is not counted against it here.
         """
-        values = _laplace_epsilon(self.per_value(entries), self.released(entries) * rounds, self.delta)
-        return self.epsilon * rounds + values
+        count = self.released(conditions.entries) * conditions.rounds
+        values = _laplace_epsilon(self.per_value(conditions.entries), count, self.delta)
+        return self.epsilon * conditions.rounds + values
 
     def promises(self, conditions: Conditions) -> tuple[Promise, ...]:
         if not conditions.entries:

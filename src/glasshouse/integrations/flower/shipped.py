@@ -1,4 +1,4 @@
-"""The differential privacy that Flower ships, run by Flower's own code, as defences and a strategy of an audit.
+"""The differential privacy that Flower ships, run by Flower's own code, as defences of an audit.
 
 A strategy of Flower's that wraps another is given one message, that of a client or that of all, so that the
 audit's own federation does what lies between. Server-side clipping is applied before the server is watched: a
@@ -30,7 +30,7 @@ class LocalDpMod(Defence):
     """Flower's mod of that name: cuts an update to `clipping_norm` (L2) and adds normal noise on the client.
 
     The noise has the standard deviation sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon. What is promised is
-    (`epsilon`, `delta`) a round, of which the rounds are composed as what they are, normal noise. As in Flower
+    (`epsilon`, `delta`) a round; rounds are composed as what they are, normal noise. As in Flower
     there are no defaults, and nothing compares the `sensitivity` with the norm.
     """
 
@@ -63,10 +63,10 @@ class LocalDpMod(Defence):
         """The standard deviation of the noise over the sensitivity that was stated."""
         return math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon
 
-    def worth(self, rounds: int) -> float:
-        """The epsilon at `delta` of `rounds` rounds, for any two updates: they are up to 2 norms apart."""
+    def worth(self, conditions: Conditions) -> float:
+        """The epsilon at `delta` of all rounds, for any two updates in each: they are up to 2 norms apart."""
         true = self.multiplier * self.sensitivity / (2 * self.clipping_norm)
-        return spent(true, 1.0, rounds, self.delta, "all")[0]
+        return spent(true, 1.0, conditions.rounds, self.delta, "all")[0]
 
     def promises(self, conditions: Conditions) -> tuple[Promise, ...]:
         epsilon = spent(self.multiplier, 1.0, conditions.rounds, self.delta, "all")[0]

@@ -44,7 +44,7 @@ def _arrays(vector: Tensor, layout: Layout) -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Give the process the identity that Flower's messages carry, and keep its log still; then restore both."""
+    """Give the process the identity that Flower's messages carry and keep its log still, for a while."""
     identity = flower().TaskIdentity
     identifiers = {name: getattr(identity, name) for name in IDENTITY}
     logger = logging.getLogger("flwr")

@@ -244,14 +244,14 @@ class DifferentialPrivacyServerSideAdaptiveClipping(FedAvg):
         assert delivery.updates is not None
         own = self.strategy(len(delivery.updates))
         own.clipping_norm = float(server.memory["clipping_norm"])
-        sent = instruction(server.vector, server.layout)
-        own.current_arrays = sent.content["arrays"]
-        replies = [
-            reply(sent, server.vector + update.delta, server.layout, update.samples)
-            for update in delivery.updates
-        ]
         rng = torch.Generator().manual_seed(int(server.rng("flower").integers(2**62)))
         with quiet(), numpy_seeded(rng):
+            sent = instruction(server.vector, server.layout)
+            own.current_arrays = sent.content["arrays"]
+            replies = [
+                reply(sent, server.vector + update.delta, server.layout, update.samples)
+                for update in delivery.updates
+            ]
             arrays, _ = own.aggregate_train(server.number + 1, replies)
         norm = torch.tensor(own.clipping_norm, dtype=torch.float64)
         return vector_of(arrays, server.layout).to(server.vector.dtype), {"clipping_norm": norm}

@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 import torch
 
-from glasshouse.access import AggregateAccess, QueryAccess
+from glasshouse.access import AggregateAccess, QueryAccess, UpdateAccess
 from glasshouse.attacks import ATTACKS
-from glasshouse.attacks.canaries import CanaryClients, CanaryRecords
+from glasshouse.attacks.canaries import CanaryClients, CanaryRecords, CanaryUpdates
 from glasshouse.auditing.battery import run_battery
 from glasshouse.auditing.canaries import FOLDER, canary_specs, insert_clients, insert_records
 from glasshouse.auditing.examine import examine
 from glasshouse.auditing.experiment import prepare
 from glasshouse.auditing.hypotheses import hypothesis
 from glasshouse.auditing.setting import Setting
-from glasshouse.auditing.target import Variant, train_target
+from glasshouse.auditing.target import Variant, federation_of, train_target
 from glasshouse.defences.promise import Promise
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.learning.engine import Engine
@@ -135,6 +135,33 @@ def test_the_bound_of_canary_clients_keeps_below_what_their_defence_spends(exper
     estimate = findings["epsilon-estimate-client"]
     assert estimate.low < estimate.value < estimate.high
     assert 0.6 * promise.epsilon < estimate.value < 1.5 * promise.epsilon
+
+
+def test_who_sees_single_updates_finds_the_signs_that_noise_on_their_sum_hides(experiment, tmp_path, engine):
+    variant = Variant("fedavg", "differential-privacy(noise=50.0,norm=0.5,sampling='fixed')")
+    prepared, truth = insert_clients(experiment, CanaryUpdates(canaries=20), variant)
+    target = trained(prepared, tmp_path, engine, variant.defence, (UpdateAccess, AggregateAccess))
+    case = dataclasses.replace(target.case, truth=truth)
+    coin = {
+        name: {f.metric: f.value for f in examine(case, name, access).findings()}["coin-auc"]
+        for name, access in (("canary-updates", UpdateAccess), ("canary-clients", AggregateAccess))
+    }
+    assert coin["canary-updates"] == 1.0
+    assert coin["canary-clients"] < 0.9
+
+
+def test_canary_clients_weigh_as_much_as_the_largest_of_the_others(experiment, tmp_path, engine):
+    variant = Variant("fedavg", "differential-privacy(noise=0.0,norm=0.5)")
+    prepared, _ = insert_clients(experiment, CanaryClients(canaries=3), variant)
+    largest = max(map(len, experiment.split.clients))
+    assert federation_of(prepared, variant, engine).sizes[-3:] == [largest] * 3
+
+
+def test_a_promise_that_trusts_nobody_is_tested_on_single_updates(experiment, tmp_path, engine):
+    (promise,) = trained(experiment, tmp_path, engine, PRIVATE_CLIENTS).case.promises
+    assert promise.trust
+    assert canary_specs(setting(), (promise,)) == ["canary-clients"]
+    assert canary_specs(setting(), (dataclasses.replace(promise, trust=""),)) == ["canary-updates"]
 
 
 def test_canaries_run_where_privacy_is_promised_or_where_they_are_named(tmp_path, engine):

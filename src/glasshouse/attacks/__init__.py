@@ -24,6 +24,7 @@ ATTACKS = Registry(
         "source-inference": "glasshouse.attacks.membership.trajectory:SourceInference",
         "canary-records": "glasshouse.attacks.canaries:CanaryRecords",
         "canary-clients": "glasshouse.attacks.canaries:CanaryClients",
+        "canary-updates": "glasshouse.attacks.canaries:CanaryUpdates",
         "fgsm": "glasshouse.attacks.evasion.pgd:FGSM",
         "i-fgsm": "glasshouse.attacks.evasion.pgd:IFGSM",
         "pgd": "glasshouse.attacks.evasion.pgd:PGD",

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from glasshouse.access import AggregateAccess, QueryAccess
+from glasshouse.access import Access, AggregateAccess, QueryAccess, UpdateAccess
 from glasshouse.attacks.attack import Attack, Knowledge, required
 from glasshouse.attacks.membership.signals import asked, losses
 from glasshouse.evidence.canaries import CanaryClientScores, CanaryRecordScores
@@ -54,16 +54,40 @@ class CanaryClients(CanaryAttack):
 
     canaries: int = 400
     family = "canary-clients"
-    needs = (AggregateAccess,)
+    needs: ClassVar[tuple[type[Access], ...]] = (AggregateAccess,)
     knows = ("directions",)
     unit = "client"
 
     def __post_init__(self) -> None:
         check_whole("canary-clients", "canaries", self.canaries, 1, 10**5)
 
-    def run(self, access: AggregateAccess, knowledge: Knowledge, rng: torch.Generator) -> CanaryClientScores:
+    def run(self, access: Access, knowledge: Knowledge, rng: torch.Generator) -> CanaryClientScores:
+        assert isinstance(access, AggregateAccess)
         directions = required(knowledge.directions)
         total = torch.stack([seen.mean[: directions.trainable].double() for seen in access.rounds]).sum(0)
         total /= total.norm().clamp_min(1e-30)
         cosines = [float(directions[canary].double() @ total) for canary in range(len(directions))]
+        return CanaryClientScores(np.array(cosines), directions.trainable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryUpdates(CanaryClients):
+    """Adds the clients of `canary-clients`, and finds each one's sign in the updates that it sent itself.
+
+    That is what a server can that sees single updates, against which noise that clients add must protect.
+    """
+
+    canaries: int = 200
+    needs = (UpdateAccess,)
+
+    def run(self, access: Access, knowledge: Knowledge, rng: torch.Generator) -> CanaryClientScores:
+        assert isinstance(access, UpdateAccess)
+        directions = required(knowledge.directions)
+        totals = torch.zeros(len(directions), directions.trainable, dtype=torch.float64)
+        for seen in access.rounds:
+            for update in seen.updates:
+                if update.client >= directions.first:
+                    totals[update.client - directions.first] += update.delta[: directions.trainable].double()
+        totals /= totals.norm(dim=1, keepdim=True).clamp_min(1e-30)
+        cosines = [float(directions[canary].double() @ total) for canary, total in enumerate(totals)]
         return CanaryClientScores(np.array(cosines), directions.trainable)

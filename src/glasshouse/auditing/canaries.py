@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from glasshouse.access import Access, AggregateAccess
+from glasshouse.access import Access, AggregateAccess, UpdateAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.canaries import CanaryAttack, CanaryClients, CanaryRecords
 from glasshouse.auditing.attacking import Assignment, attack_target
@@ -18,7 +18,6 @@ from glasshouse.auditing.setting import Setting
 from glasshouse.auditing.target import CENTRAL, Variant, train_target
 from glasshouse.data.images import Images
 from glasshouse.defences import make_defences
-from glasshouse.defences.privacy import DifferentialPrivacy
 from glasshouse.defences.promise import Promise
 from glasshouse.errors import BadInput, CannotRun
 from glasshouse.evidence.truth import NOBODY, Truth
@@ -36,6 +35,8 @@ from glasshouse.runfolder import RunFolder
 
 FOLDER = "canaries"
 
+RECORDS, CLIENTS, UPDATES = "canary-records", "canary-clients", "canary-updates"
+
 
 def inserts(spec: str) -> bool:
     """Whether the attack takes a training of its own, with canaries in it."""
@@ -46,8 +47,15 @@ def canary_specs(setting: Setting, promises: Iterable[Promise]) -> list[str]:
     """The canary attacks that meet a target: those that the setting names, and those of its `promises`."""
     named = [spec for spec in setting.audit.attacks if inserts(spec)]
     units = {ATTACKS.make(spec).unit for spec in named}
-    promised = {promise.unit for promise in promises} - units
-    return named + [f"canary-{unit}s" for unit in ("record", "client") if unit in promised]
+    promised = {_spec_for(promise) for promise in promises if promise.unit not in units}
+    return named + [spec for spec in (RECORDS, CLIENTS, UPDATES) if spec in promised]
+
+
+def _spec_for(promise: Promise) -> str:
+    """The canaries that test a promise against whom it is made."""
+    if promise.unit == "record":
+        return RECORDS
+    return CLIENTS if promise.trust else UPDATES
 
 
 def place_of(folder: Path, spec: str) -> Path:
@@ -131,18 +139,17 @@ def insert_clients(
 ) -> tuple[Experiment, Truth]:
     """Canary clients beside the others, each with one blank image that it does not train on.
 
+    Where clients weigh by their samples, a canary weighs as much as the largest of the others.
     What is exchanged is the sign of a client's update, which moves a sum as far as any exchange of clients.
     Every round is seen.
     """
     split, setting, seed = experiment.split, experiment.setting, experiment.setting.seed
-    norms = [
-        defence.norm
-        for defence in make_defences(variant.defence).defences
-        if isinstance(defence, DifferentialPrivacy)
-    ]
-    if not norms:
+    layout = Layout.of(experiment.model)
+    length = make_defences(variant.defence).canary_length(layout)
+    if length is None:
         raise CannotRun(
-            "nothing bounds the length of a client's update; canary clients take differential-privacy"
+            "nothing bounds the length of a client's update; canary clients take a defence that does, such "
+            "as differential-privacy"
         )
     count, pool = attack.canaries, split.pool
     signs = np.where(numpy_rng(seed, "canary clients").random(count) < 0.5, 1, -1)
@@ -153,9 +160,11 @@ def insert_clients(
         clients=(*split.clients, *np.arange(len(pool), len(pool) + count)[:, None]),
     )
     first = len(split.clients)
-    trainable = Layout.of(experiment.model).trainable
     canaries = federated.CanaryClients(
-        first, federated.Directions(derive(seed, "canary directions"), count, trainable), signs, min(norms)
+        federated.Directions(derive(seed, "canary directions"), count, layout.trainable, first),
+        signs,
+        length,
+        samples=max(map(len, split.clients)),
     )
     every_round = setting.audit.model_copy(update={"observe": setting.training.rounds})
     # With canaries the cohort is another number; the share of the clients in it must stay what it was.
@@ -181,7 +190,7 @@ def insert_clients(
 
 
 def _reads(access: type[Access]) -> tuple[type[Access], ...]:
-    return (access,) if issubclass(access, AggregateAccess) else ()
+    return (access,) if issubclass(access, AggregateAccess | UpdateAccess) else ()
 
 
 def _no_shadows(kind: str) -> Shadows:

@@ -100,6 +100,10 @@ class Defence:
         """The largest entry of an update that is to be masked, if its noise is counted on; 0: none is."""
         return 0.0
 
+    def canary_length(self, layout: Layout) -> float | None:
+        """The length (L2) of an update that uses all that this defence lets a client add; null: no bound."""
+        return None
+
 
 class Stack(Defence):
     """Several defences, applied in order."""
@@ -169,6 +173,10 @@ class Stack(Defence):
 
     def largest_masked(self, shares: int) -> float:
         return max((defence.largest_masked(shares) for defence in self.defences), default=0.0)
+
+    def canary_length(self, layout: Layout) -> float | None:
+        lengths = [defence.canary_length(layout) for defence in self.defences]
+        return min((length for length in lengths if length is not None), default=None)
 
     def settled(self, conditions: Conditions) -> "Stack":
         settled = tuple(defence.settled(conditions) for defence in self.defences)

@@ -109,6 +109,9 @@ class DifferentialPrivacy(Defence):
     def largest_masked(self, shares: int) -> float:
         return self.norm + SURELY * self._summed_std / math.sqrt(shares)
 
+    def canary_length(self, layout: Layout) -> float:
+        return self.norm
+
     def on_aggregate(self, mean: Tensor, layout: Layout, rng: torch.Generator) -> Tensor:
         return _noisy(mean, layout, self.std, rng)
 

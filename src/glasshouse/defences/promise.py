@@ -31,7 +31,7 @@ class Conditions:
     It runs for `rounds`, with a `fraction` of the clients in each, who hold as many records as `sizes` says
     and train by `recipe`. Where `trusted`, whoever sums the updates sees them and adds the noise; where not,
     it sees their sum alone and the clients add shares of it. Cohorts are drawn uniformly if `at_random`.
-    Clients report `reports` beside their updates, as they are.
+    Clients report `reports` beside their updates, as they are. An update has so many `entries`.
     """
 
     rounds: int
@@ -41,6 +41,7 @@ class Conditions:
     trusted: bool = True
     at_random: bool = True
     reports: tuple[str, ...] = ()
+    entries: int = 0
 
     @property
     def cohort(self) -> int:
@@ -55,7 +56,8 @@ class Promise:
     It holds for `steps` sums to which each unit adds a vector of bounded length, with normal noise of the
     standard deviation `noise` times that bound. In each step a share `rate` of the units takes part, drawn as
     `sampling` says. `accountant` names the bound on epsilon, `trust` who must be trusted (empty: nobody but
-    the unit's own client), and `notes` is what else a reader should know.
+    the unit's own client), and `notes` is what else a reader should know. A promise that is another's, or
+    of another mechanism, says in `claim` whose it is and what of, in the place of noise and accountant.
     """
 
     unit: Literal["record", "client"]
@@ -69,6 +71,7 @@ class Promise:
     accountant: str = "PLD"
     trust: str = ""
     notes: tuple[str, ...] = ()
+    claim: str = ""
 
     @property
     def described(self) -> str:
@@ -83,13 +86,16 @@ class Promise:
             "zero-out": f"one {self.unit} adding nothing, where the number of them is public",
             "replace": f"one {self.unit} replaced",
         }
+        trusted = [f"{TRUSTING} {self.trust}"] if self.trust else []
+        if self.claim:
+            return "; ".join([f"delta {self.delta:g}, {self.steps} steps", self.claim, *trusted, *self.notes])
         return "; ".join(
             [
                 f"delta {self.delta:g}, noise multiplier {self.noise:.4g}, {self.steps} steps",
                 drawn[self.sampling],
                 f"for data with {differ[self.neighbours]}",
                 f"by the {self.accountant} accountant of dp-accounting",
-                *([f"{TRUSTING} {self.trust}"] if self.trust else []),
+                *trusted,
                 *self.notes,
             ]
         )

@@ -12,11 +12,15 @@ from glasshouse.learning.seeds import torch_rng
 
 @dataclass(frozen=True)
 class Directions:
-    """Random unit vectors in the space of the trainable parameters, one for each canary, drawn by `seed`."""
+    """Random unit vectors in the space of the trainable parameters, one for each canary, drawn by `seed`.
+
+    The canaries are the clients from number `first` on.
+    """
 
     seed: int
     count: int
     trainable: int
+    first: int = 0
 
     def __len__(self) -> int:
         return self.count
@@ -30,18 +34,18 @@ class Directions:
 
 @dataclass(frozen=True, eq=False)
 class CanaryClients:
-    """The clients from number `first` on; each sends its direction at the length `norm`, with its sign."""
+    """Clients that each send their direction at the length `norm`, with their sign, for `samples` images."""
 
-    first: int
     directions: Directions
     signs: np.ndarray
     norm: float
+    samples: int
 
     def __contains__(self, client: int) -> bool:
-        return client >= self.first
+        return client >= self.directions.first
 
     def update(self, client: int, layout: Layout) -> Tensor:
         """What the canary `client` sends before its defences change it, shape (P,)."""
-        canary = client - self.first
+        canary = client - self.directions.first
         trained = float(self.signs[canary]) * self.norm * self.directions[canary]
         return torch.cat([trained, torch.zeros(layout.size - layout.trainable)])

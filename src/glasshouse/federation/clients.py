@@ -44,6 +44,12 @@ class Population:
     defences: Stack
     canaries: CanaryClients | None = None
 
+    def samples(self, client: int) -> int:
+        """Of how many images a client says that its update is."""
+        if self.canaries is not None and client in self.canaries:
+            return self.canaries.samples
+        return len(self.clients[client])
+
 
 @dataclass(frozen=True, eq=False)
 class RoundInputs:
@@ -221,7 +227,7 @@ def train_block(block: Block) -> BlockResult:
             reply = population.strategy.train(task)
             kept[client] = reply.kept
             row = reply.delta if reply.summed is None else torch.cat([reply.delta, reply.summed])
-            yield Update(client, 1 if block.equal else len(task.images), row)
+            yield Update(client, 1 if block.equal else population.samples(client), row)
 
     if not willing:
         deltas = NOTHING

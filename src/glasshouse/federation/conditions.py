@@ -51,9 +51,17 @@ class Plan:
 
 
 def conditions_of(
-    strategy: Strategy, channel: Channel, recipe: Recipe, sizes: Sequence[int], plan: Plan
+    strategy: Strategy,
+    channel: Channel,
+    recipe: Recipe,
+    sizes: Sequence[int],
+    plan: Plan,
+    entries: int = 0,
 ) -> Conditions:
-    """What everybody knows of a training by `plan`, in which clients of these `sizes` follow `recipe`."""
+    """What everybody knows of a training by `plan`, in which clients of these `sizes` follow `recipe`.
+
+    Their updates have so many `entries`.
+    """
     return Conditions(
         rounds=plan.rounds,
         fraction=plan.fraction,
@@ -62,6 +70,7 @@ def conditions_of(
         trusted=channel.shows_updates,
         at_random=type(strategy).choose is FedAvg.choose,
         reports=tuple(strategy.client_reports),
+        entries=entries,
     )
 
 

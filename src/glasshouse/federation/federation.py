@@ -87,23 +87,22 @@ class Federation:
         self.recipe = self.strategy.local(recipe)
         self.defences.check(model, self.recipe)
         self.shape, self.classes = split.pool.shape, split.pool.classes
-        self.sizes = [len(indices) for indices in split.clients]
         self._engine, self._seed, self._split = engine, seed, split
         self._server_images = split.images("auxiliary") if self.strategy.needs_images else split.pool[:0]
         self._module = module = laid_out(deepcopy(model))
-        self._population = engine.share(
-            Population(
-                model=module,
-                layout=self.layout,
-                pool=engine.share_images(split.pool),
-                clients=split.clients,
-                local_test=numpy_rng(seed, "local test").permutation(split.test)[:local_test],
-                recipe=recipe,
-                strategy=self.strategy,
-                defences=self.defences,
-                canaries=canaries,
-            )
+        population = Population(
+            model=module,
+            layout=self.layout,
+            pool=engine.share_images(split.pool),
+            clients=split.clients,
+            local_test=numpy_rng(seed, "local test").permutation(split.test)[:local_test],
+            recipe=recipe,
+            strategy=self.strategy,
+            defences=self.defences,
+            canaries=canaries,
         )
+        self.sizes = [population.samples(client) for client in range(len(split.clients))]
+        self._population = engine.share(population)
         self.evaluator = Evaluator(module, split.pool, split.test, engine)
         stopping = self.defences.stopping()
         images = 0 if stopping is None else stopping.images
@@ -112,7 +111,7 @@ class Federation:
 
     def conditions(self, plan: Plan) -> Conditions:
         """What everybody knows of a training by `plan`."""
-        return conditions_of(self.strategy, self.channel, self.recipe, self.sizes, plan)
+        return conditions_of(self.strategy, self.channel, self.recipe, self.sizes, plan, self.layout.size)
 
     def settled(self, plan: Plan) -> "Federation":
         """The same federation, with defences that are settled for a training by `plan`."""

@@ -15,6 +15,7 @@ from glasshouse.errors import BadInput  # noqa: E402
 from glasshouse.federation.channels.secure import Secure  # noqa: E402
 from glasshouse.federation.federation import Federation, Plan  # noqa: E402
 from glasshouse.federation.strategies import STRATEGIES  # noqa: E402
+from glasshouse.integrations.flower import record  # noqa: E402
 from glasshouse.integrations.flower.clients import GlasshouseClient  # noqa: E402
 from glasshouse.integrations.flower.masking import secure_mod  # noqa: E402
 from glasshouse.integrations.flower.records import vector_of  # noqa: E402
@@ -22,6 +23,7 @@ from glasshouse.integrations.flower.strategies import GlasshouseStrategy  # noqa
 from glasshouse.integrations.flower.summing import SecureGrid  # noqa: E402
 from glasshouse.learning.layout import Layout, read_vector  # noqa: E402
 from glasshouse.learning.recipe import Recipe  # noqa: E402
+from glasshouse.recording.reader import read_recording  # noqa: E402
 
 SPLIT = make_split(SIZES)
 FROM_SUMS = [name for name in STRATEGIES if not STRATEGIES.make(name).needs_updates]
@@ -82,6 +84,26 @@ def test_clients_are_numbered_by_their_partition_whatever_their_nodes(engine):
     grid = InProcess(make_apps("afl"))
     grid.get_node_ids = lambda: [FIRST + place for place in (4, 0, 5, 2, 1, 3)]
     assert torch.equal(in_flower(make_strategy("afl"), grid), in_glasshouse("afl", engine))
+
+
+def test_clients_without_a_partition_are_numbered_by_their_node():
+    def images(context):
+        return SPLIT.client(context.node_id - FIRST)
+
+    client = GlasshouseClient("fedavg", make_model(), images, recipe=RECIPE)
+    grid, strategy = InProcess([client.app() for _ in SIZES]), make_strategy("fedavg")
+    for context in grid.contexts:
+        context.node_config = {}
+    assert torch.isfinite(in_flower(strategy, grid, rounds=1)).all()
+    assert [member.number for member in strategy._members] == [FIRST + place for place in range(len(SIZES))]
+
+
+def test_a_strategy_of_glasshouse_is_recorded_as_flowers_are(tmp_path, engine):
+    grid = InProcess(make_apps("fed-fsnet"))
+    vector = in_flower(record(make_strategy("fed-fsnet"), tmp_path / "record"), grid)
+    assert torch.equal(vector, in_glasshouse("fed-fsnet", engine))
+    rounds = read_recording(tmp_path / "record").rounds
+    assert [len(one.clients) for one in rounds] == [3, 3, 3]
 
 
 def test_clients_that_do_not_answer_are_left_out_and_the_round_goes_on(caplog):

@@ -88,7 +88,8 @@ class GlasshouseClient:
 
     def introduce(self, message: Message, context: Context) -> Message:
         """Say how many samples it holds, by which the server weighs it."""
-        said = MetricRecord({"number": number_of(context), "samples": len(self._images(context))})
+        # A node's number may take 64 bits, for which records have no type.
+        said = ConfigRecord({"number": str(number_of(context)), "samples": len(self._images(context))})
         return Message(RecordDict({"glasshouse.client": said}), reply_to=message)
 
     def train(self, message: Message, context: Context) -> Message:

@@ -79,7 +79,7 @@ class SecureGrid(Grid):
         try:
             return self._opened(talk)
         except RoundFailed as failure:
-            reason = talk.with_nodes(str(failure))
+            reason = "; ".join(filter(None, [talk.with_nodes(str(failure)), talk.told()]))
             logger.warning("%s", reason)
             return [refusal(message, reason) for message in messages]
 
@@ -88,7 +88,7 @@ class SecureGrid(Grid):
         if len(trained) < 2:
             raise RoundFailed(
                 f"secure aggregation needs at least 2 clients that trained, {len(trained)} did; "
-                f"let more of them take part; {talk.told()}"
+                "let more of them take part"
             )
         samples = {name: offer.samples for name, offer in trained.items()}
         if not any(samples.values()):

@@ -235,7 +235,7 @@ def _check_whole(folder: Path, rounds: tuple[RecordedRound, ...], final: Path | 
         follows[FINAL] = last
         if last < max(there, default=last):
             raise BadInput(
-                f"{final} is the model after round {last}, and there are later rounds; delete it, or finish anew"
+                f"{final} is of round {last}, and there are later rounds; delete it, or finish anew"
             )
     for what, before in follows.items():
         if before not in there:

@@ -79,7 +79,9 @@ def test_its_version_with_secure_aggregation_is_audited_as_a_blind_server(simula
     assert [one.number for one in recording.rounds] == [1, 2], said
     assert all(client.file is None for one in recording.rounds for client in one.clients)
     assert all(one.sum is not None for one in recording.rounds)
-    found = audited(tmp_path / "record", tmp_path, ["loss-threshold", "label-counts"], ["0", "1", "2"])
+    found = audited(
+        tmp_path / "record", tmp_path, ["loss-threshold", "label-counts"], {0: "0", 1: "1", 2: "2"}
+    )
     able = {one.adversary for one in found if one.value is not None}
     assert "blind server" in able
     assert "curious server" not in able

@@ -16,12 +16,10 @@ from flwr.serverapp.strategy import Strategy  # noqa: E402
 
 PAGE = docs_world.ROOT / "docs" / "flower.md"
 ELSEWHERE = {
-    "flwr run . --stream": "test_flower_app.py",
-    "python examples/flower_deployment/deployment.py examples/flower_app out hospital-a hospital-b hospital-c": (
-        "test_flower_deployment.py"
-    ),
+    "flwr run .": "test_flower_app.py",
+    "python examples/flower_deployment/deployment.py examples/flower_app out": "test_flower_deployment.py",
 }
-"""Commands that start processes, and the tests that run what they do."""
+"""What commands that start processes begin with, and the tests that run what they do."""
 
 CONFIG = {"local-epochs": 1, "batch-size": 16, "learning-rate": 0.1}
 
@@ -63,7 +61,7 @@ def test_what_the_page_shows_can_be_run(in_app, monkeypatch):
                 played.append(strategy)
             continue
         for line in filter(None, code.splitlines()):
-            if line not in ELSEWHERE:
+            if not line.startswith(tuple(ELSEWHERE)):
                 assert shlex.split(line)[0] == "glasshouse"
                 docs_world.run_line(line)
     assert len(played) == 3

@@ -27,6 +27,9 @@ BASES = {
 }
 """What one derives from, or hands over, to bring something of one's own."""
 
+RECORDING = {"glasshouse.recording": ("Seen",)}
+"""What `Recorder.round` gives."""
+
 VERDICTS = {
     "glasshouse.verdicts.pooling": ("pooled",),
     "glasshouse.verdicts.decision": ("decide",),
@@ -44,6 +47,7 @@ def reference() -> str:
     ]
     sections = {
         "What every user needs": public,
+        "To record rounds": RECORDING,
         "To bring something of your own": BASES,
         "What an attack receives": {"glasshouse.access": kinds},
         "What findings say": VERDICTS,

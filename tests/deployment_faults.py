@@ -1,6 +1,6 @@
 """A client mod that does what its SuperNode's settings say goes wrong."""
 
-FAULTS = '''
+FAULTS = """
 import time
 from pathlib import Path
 
@@ -21,4 +21,4 @@ def faulty(message, context, call_next):
         arrays["fc2.bias"] = Array(np.zeros(9, np.float32))
     reply.content["client"] = ConfigRecord({"name": context.node_config["name"]})
     return reply
-'''
+"""

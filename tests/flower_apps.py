@@ -18,9 +18,11 @@ from glasshouse.learning.seeds import derive
 class LocalGrid:
     """What a strategy asks to send its messages; `spoil` may change what a node replies, or return null."""
 
-    def __init__(self, app, nodes, spoil=lambda node, number, reply: reply):
+    def __init__(self, app, nodes, spoil=lambda node, number, reply: reply, run_config=None):
         self._app, self._spoil = app, spoil
-        self.nodes = {node: context(node, place) for place, node in enumerate(nodes)}
+        self.nodes = {
+            node: context(node, place, len(nodes), run_config or {}) for place, node in enumerate(nodes)
+        }
         self._number = 0
 
     @property
@@ -41,9 +43,9 @@ class LocalGrid:
         return [reply for reply in replies if reply is not None]
 
 
-def context(node, place=0):
-    config = {"partition-id": place}
-    return Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={})
+def context(node, place, count, run_config):
+    config = {"partition-id": place, "num-partitions": count}
+    return Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config=run_config)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """The example's Flower app as a user changes it, run by Flower's own command."""
 
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -12,8 +11,13 @@ sys.path.insert(0, str(EXAMPLES / "flower_deployment"))
 
 from deployment import Deployment  # noqa: E402
 
-IMPORT = "from glasshouse.integrations.flower import record\n"
-RECORD = '    strategy = record(strategy, "{folder}", shape=(1, 8, 8), classes=10{more})\n'
+PAGE = EXAMPLES.parent / "docs" / "flower.md"
+IMPORT, RECORD = (
+    line
+    for line in PAGE.read_text().partition("## ")[0].splitlines(keepends=True)
+    if "record" in line and line.startswith(("from ", "strategy ="))
+)
+"""The two lines that the documentation shows."""
 
 
 class Simulation(Deployment):
@@ -28,7 +32,9 @@ class Simulation(Deployment):
 
 def copied(folder):
     """The app as it is in the examples."""
-    return Path(shutil.copytree(EXAMPLES / "flower_app", folder / "app", ignore=shutil.ignore_patterns("__pycache__")))
+    return Path(
+        shutil.copytree(EXAMPLES / "flower_app", folder / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    )
 
 
 def change(app, file, *pairs):
@@ -50,28 +56,26 @@ def with_two_lines(app, record, server="server_app", more=""):
         if line.startswith("from flwr.serverapp import"):
             lines.append(IMPORT)
         if line.startswith("    strategy = FedAvg("):
-            lines.append(RECORD.format(folder=record, more=more))
+            lines.append("    " + RECORD.replace('"record"', f'"{record}"').replace("=10)", f"=10{more})"))
     path.write_text("".join(lines))
 
 
-def images_of(app, folder, names=None):
-    """What clients hold and what they do not, as files that `glasshouse audit RECORD` takes."""
+def images_of(app, folder, names=None, *, of=3):
+    """What clients hold and what they do not, as files that `glasshouse audit RECORD` takes.
+
+    `names` are those of the partitions whose images are members; without them, all are, and nobody's.
+    """
     sys.path.insert(0, str(app))
     try:
         from digits_app import task
 
-        held = [task.load_data(place, 3) for place in range(3)]
-        x, y = (np.concatenate([pair[part].numpy() for pair in held]) for part in (0, 1))
+        held = [task.load_data(place, of) for place in names or range(of)]
         others = [part.numpy() for part in task.load_test()]
     finally:
         sys.path.remove(str(app))
-    more = {} if names is None else {"client": np.repeat(names, [len(pair[1]) for pair in held])}
+    x, y = (np.concatenate([pair[part].numpy() for pair in held]) for part in (0, 1))
+    more = {} if names is None else {"client": np.repeat([*names.values()], [len(pair[1]) for pair in held])}
     np.savez(folder / "members.npz", x=x, y=y, **more)
     np.savez(folder / "nonmembers.npz", x=others[0][:300], y=others[1][:300])
     np.savez(folder / "auxiliary.npz", x=others[0][300:], y=others[1][300:])
     return {part: str(folder / f"{part}.npz") for part in ("members", "nonmembers", "auxiliary")}
-
-
-def source_path():
-    """Where processes that are started find Glasshouse, if it is not installed."""
-    return os.pathsep.join(filter(None, [str(EXAMPLES.parent / "src"), os.environ.get("PYTHONPATH", "")]))

@@ -177,6 +177,8 @@ def commands():
 def test_python_shown_imports_what_there_is(code):
     for statement in ast.walk(ast.parse(code)):
         if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("glasshouse"):
+            if str(statement.module).startswith("glasshouse.integrations."):
+                continue  # it needs an extra, and so do the tests that run the page
             module = importlib.import_module(str(statement.module))
             assert [alias.name for alias in statement.names if not hasattr(module, alias.name)] == []
 

@@ -8,8 +8,8 @@ import docs_world
 import pytest
 
 PAGES = [docs_world.ROOT / "README.md", *sorted((docs_world.ROOT / "docs").rglob("*.md"))]
-ELSEWHERE = ("api.md", "flower-mods.md")
-"""The reference, and a page that needs an extra: test_flower_docs.py runs it."""
+ELSEWHERE = ("api.md", "flower.md", "flower-mods.md")
+"""The reference, and pages that need an extra: test_flower_page.py and test_flower_docs.py run them."""
 SHOWING = [page for page in PAGES if docs_world.BLOCK.search(page.read_text()) and page.name not in ELSEWHERE]
 LONG = ("robustness.md",)
 """Pages of which one snippet alone takes half a minute."""

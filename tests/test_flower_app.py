@@ -1,4 +1,4 @@
-"""A Flower app that knows nothing of Glasshouse, run by Flower's own command, and audited by two lines more."""
+"""An app that knows nothing of Glasshouse, run by Flower's own command, is audited by two more lines."""
 
 import sys
 
@@ -79,7 +79,27 @@ def test_its_version_with_secure_aggregation_is_audited_as_a_blind_server(simula
     assert [one.number for one in recording.rounds] == [1, 2], said
     assert all(client.file is None for one in recording.rounds for client in one.clients)
     assert all(one.sum is not None for one in recording.rounds)
-    found = audited(tmp_path / "record", tmp_path, ["loss-threshold", "label-counts"], ["0", "1", "2"])
+    found = audited(
+        tmp_path / "record", tmp_path, ["loss-threshold", "label-counts"], {0: "0", 1: "1", 2: "2"}
+    )
     able = {one.adversary for one in found if one.value is not None}
     assert "blind server" in able
     assert "curious server" not in able
+
+
+def test_a_server_that_crafts_its_model_is_caught_by_the_mod_of_its_clients(simulation, tmp_path):
+    app = copied(tmp_path)
+    change(app, "pyproject.toml", ("digits_app.server_app:app", "digits_app.crafting_server:app"))
+    change(
+        app,
+        "digits_app/client_app.py",
+        ("app = ClientApp()", "app = ClientApp(mods=[vet_mod(Net(), SHAPE)])"),
+        ("import Net, load_data", "import SHAPE, Net, load_data"),
+        (IMPORT_OF_FLOWER, IMPORT_OF_FLOWER + "from glasshouse.integrations.flower import vet_mod\n"),
+    )
+    said = simulation.run(app)
+    assert "Received 0 results and 3 failures" in said
+    assert said.count("refused to train the model received: staircase in fc1") == 3
+
+
+IMPORT_OF_FLOWER = "from flwr.clientapp import ClientApp\n"

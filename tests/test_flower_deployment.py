@@ -48,11 +48,16 @@ def played(folder):
         app,
         "digits_app/client_app.py",
         ("app = ClientApp()", "app = ClientApp(mods=[faulty])"),
-        ("import Net, load_data, train\n", "import Net, load_data, train\nfrom digits_app.faults import faulty\n"),
+        (
+            "import Net, load_data, train\n",
+            "import Net, load_data, train\nfrom digits_app.faults import faulty\n",
+        ),
     )
     with Deployment(folder / "net") as deployment:
         for place, (name, fault) in enumerate(NODES.items()):
-            deployment.add_node(name, f'partition-id={place % 3} num-partitions=3 fault="{fault}" folder="{folder}"')
+            deployment.add_node(
+                name, f'partition-id={place} num-partitions=4 fault="{fault}" folder="{folder}"'
+            )
         deployment.add_node("stranger", registered=False)
         (folder / "other").mkdir()
         make_other(folder / "other")
@@ -94,23 +99,20 @@ def test_a_wrong_certificate_and_a_key_that_nobody_registered_are_refused(played
     _, logs, online = played
     assert "CERTIFICATE_VERIFY_FAILED" in logs["deceived"]
     assert online <= len(NODES)
-    assert logs["stranger"], "it says why it was refused"
+    assert "Failed to activate SuperNode" in logs["stranger"]
 
 
 def test_what_the_deployment_recorded_is_audited(played, folder, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES / "flower_app")
-    names = ["ward-a", "ward-b", "ward-d"]
-    images = images_of(EXAMPLES / "flower_app", folder)
     found = audit_record(
         folder / "record",
-        setting(["loss-threshold"], shadows=0),
+        setting(["loss-threshold", "label-counts"], shadows=0),
         model="digits_app.task:Net",
         out=folder / "run",
         workers=1,
         quiet=True,
-        **images,
+        **images_of(EXAMPLES / "flower_app", folder, {0: "ward-a", 3: "ward-d"}, of=4),
     ).findings
     for name in [name for name in sys.modules if name.startswith("digits_app")]:
         del sys.modules[name]
-    assert names
-    assert "outsider" in {one.adversary for one in found if one.value is not None}
+    assert {one.adversary for one in found if one.value is not None} >= {"outsider", "curious server"}

@@ -37,9 +37,12 @@ NODES = [701, 702, 703]
 
 
 @pytest.fixture(autouse=True)
-def _identity():
+def _as_a_task():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the networks are tiny
     with flower_apps.identity():
         yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -180,10 +183,17 @@ SPOILT = {
 }
 
 
+@pytest.fixture
+def without_702(split):
+    """The model after a round in which that node did not answer."""
+    result = play(split, fedavg(), rounds=1, spoil=lambda node, number, reply: None if node == 702 else reply)
+    return flower_apps.as_vector(result.arrays)
+
+
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 @pytest.mark.parametrize("kind", SPOILT)
 def test_a_reply_that_cannot_be_combined_is_turned_away_by_name_and_the_round_completes(
-    split, tmp_path, kind, caplog
+    split, tmp_path, kind, caplog, without_702
 ):
     damage, words = SPOILT[kind]
 
@@ -192,19 +202,15 @@ def test_a_reply_that_cannot_be_combined_is_turned_away_by_name_and_the_round_co
             damage(reply)
         return reply
 
-    def without(node, number, reply):
-        return None if node == 702 else reply
-
     logging.getLogger("flwr").propagate = True
     strategy = screen(recorded(fedavg(), tmp_path / "record", named_by="name"), named_by="name")
-    result = play(split, strategy, rounds=2, spoil=spoil)
+    result = play(split, strategy, rounds=1, spoil=spoil)
     assert "round 1: the reply of client ward 1 is turned away: " in caplog.text
     assert words in caplog.text
-    expected = play(split, fedavg(), rounds=2, spoil=without)
-    assert torch.equal(flower_apps.as_vector(result.arrays), flower_apps.as_vector(expected.arrays))
+    assert torch.equal(flower_apps.as_vector(result.arrays), without_702)
     recording = read_recording(tmp_path / "record")
     assert recording.clients == ("ward 0", "ward 2")
-    assert [one.number for one in recording.rounds] == [1, 2]
+    assert [one.number for one in recording.rounds] == [1]
 
 
 def test_without_a_screen_the_record_leaves_out_what_is_none_of_its_model(split, tmp_path, caplog):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from conftest import CLASSES, SHAPE, make_model, make_split
@@ -253,6 +254,26 @@ def test_members_alone_are_enough_to_judge_what_is_asked_of_clients(record, part
     rows = {one.attack: one for one in done.findings if one.adversary in ("outsider", "curious server")}
     assert rows["label-counts"].value is not None
     assert "give --nonmembers" in rows["loss-threshold"].reason
+
+
+def test_where_some_clients_keep_their_images_to_themselves_nothing_is_judged_of_clients(
+    record, split, tmp_path
+):
+    mine = split.client(2)
+    few = setting(["label-counts", "source-inference", "gap"])
+    done = audit_record(
+        record,
+        few,
+        model=make_model(),
+        members=(mine.x, mine.y, np.full(len(mine), "2")),
+        nonmembers=split.images("nonmembers"),
+        out=tmp_path / "o",
+        quiet=True,
+    )
+    by_attack = {one.attack: one for one in done.findings if one.attack}
+    assert by_attack["gap"].value is not None
+    for attack in ("label-counts", "source-inference"):
+        assert "nobody says what client '0' held" in by_attack[attack].reason
 
 
 def test_the_command_audits_a_record(split, tmp_path, monkeypatch, capsys):

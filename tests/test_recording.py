@@ -12,7 +12,7 @@ import torch
 from safetensors.numpy import load_file
 
 from glasshouse import BadInput, Recorder
-from glasshouse.recording import writer
+from glasshouse.recording.folders import recorded_rounds
 
 MODEL = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3), "bias": np.zeros(2, np.float32)}
 
@@ -261,7 +261,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_record_whole(tmp_path, monkeypat
     monkeypatch.undo()
     assert {name for name in files(tmp_path / "r") if ".partial" not in name} == before.keys()
     written(tmp_path / "r", rounds=(2,))
-    assert writer.recorded_rounds(tmp_path / "r") == (1, 2)
+    assert recorded_rounds(tmp_path / "r") == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
     python certificates.py FOLDER hospital-a hospital-b
 
-`ca.crt` is what everybody trusts, `server.pem` and `server.key` are the SuperLink's own. A SuperNode signs its
-requests with `NAME.key`; its public half, `NAME.pub`, is registered with the SuperLink.
+`ca.crt` is what everybody trusts, `server.pem` and `server.key` are the SuperLink's own. A SuperNode signs
+its requests with `NAME.key`; its public half, `NAME.pub`, is registered with the SuperLink.
 """
 
 import argparse
@@ -45,9 +45,7 @@ def make_keys(folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP384R1())
     _write_private(folder / f"{name}.key", key, serialization.PrivateFormat.OpenSSH)
-    public = key.public_key().public_bytes(
-        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-    )
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     (folder / f"{name}.pub").write_bytes(public)
 
 
@@ -70,9 +68,7 @@ def _certificate(
     )
 
 
-def _write_private(
-    path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat
-) -> None:
+def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
     path.touch(mode=0o600)
     content = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
     path.write_bytes(content)

@@ -41,10 +41,14 @@ class Deployment:
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.link: subprocess.Popen[bytes] | None = None
         self.port = free_port()
-        self._environment = os.environ | QUIET | {
-            "FLWR_HOME": str(self.folder / "flower"),
-            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
-        }
+        self._environment = (
+            os.environ
+            | QUIET
+            | {
+                "FLWR_HOME": str(self.folder / "flower"),
+                "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            }
+        )
 
     def __enter__(self) -> "Deployment":
         make_certificates(self.keys)
@@ -68,7 +72,9 @@ class Deployment:
             if process is not None:
                 end(process)
 
-    def add_node(self, name: str, config: str = "", *, registered: bool = True, root: Path | None = None) -> None:
+    def add_node(
+        self, name: str, config: str = "", *, registered: bool = True, root: Path | None = None
+    ) -> None:
         """Start a SuperNode with a key of its own; its app finds `config` in its settings.
 
         One that is not registered is a stranger to the SuperLink; one that trusts another `root` will not
@@ -115,7 +121,11 @@ class Deployment:
     def flwr(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run a command of Flower's command line."""
         done = subprocess.run(
-            [str(BIN / "flwr"), *words], env=self._environment, capture_output=True, text=True, cwd=self.folder
+            [str(BIN / "flwr"), *words],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
         )
         if done.returncode:
             raise RuntimeError(f"flwr {' '.join(words)}: {done.stdout}{done.stderr}")

@@ -3,6 +3,7 @@
 Nothing in such a folder is code, and nothing in it is run. Writing it takes numpy and safetensors, not torch.
 """
 
-from glasshouse.recording.writer import Recorder, Seen
+from glasshouse.recording.seen import Seen
+from glasshouse.recording.writer import Recorder
 
 __all__ = ["Recorder", "Seen"]

@@ -25,7 +25,7 @@ from glasshouse.recording.description import (
     read_description,
     read_json,
 )
-from glasshouse.recording.writer import ROUND
+from glasshouse.recording.folders import ROUND
 
 FINAL = "final.safetensors"
 TOLD = {"round", "follows", "kind", "sent", "clients", "sum"}
@@ -74,14 +74,15 @@ class Recording:
     final: Path | None
 
     @property
+    def first(self) -> Path:
+        """The first model that it holds, which all others are like."""
+        files = [one.sent for one in self.rounds[:1]] + ([] if self.final is None else [self.final])
+        return files[0]
+
+    @property
     def clients(self) -> tuple[str, ...]:
         """The names of all clients, in the order in which they first took part."""
         return tuple(dict.fromkeys(client.name for one in self.rounds for client in one.clients))
-
-
-def is_record(path: Path) -> bool:
-    """Whether `path` is meant as a record: a folder, as nothing else that can be audited is."""
-    return path.is_dir()
 
 
 def read_recording(folder: Path) -> Recording:
@@ -226,7 +227,7 @@ def _outside(path: Path) -> BadInput:
 
 def _check_whole(folder: Path, rounds: tuple[RecordedRound, ...], final: Path | None) -> None:
     """Refuse a record that lacks a round which the next one says it has."""
-    if not rounds and final is None:
+    if not any(one.clients for one in rounds) and final is None:
         raise BadInput(f"{folder} holds no round and no final model; record some rounds first")
     there = {one.number for one in rounds}
     follows = {f"round {one.number}": one.follows for one in rounds if one.follows is not None}
@@ -234,7 +235,7 @@ def _check_whole(folder: Path, rounds: tuple[RecordedRound, ...], final: Path | 
         follows[FINAL] = last
         if last < max(there, default=last):
             raise BadInput(
-                f"{final} is the model after round {last}, and there are later rounds; finish the record anew"
+                f"{final} is of round {last}, and there are later rounds; delete it, or finish anew"
             )
     for what, before in follows.items():
         if before not in there:

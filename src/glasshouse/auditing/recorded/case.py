@@ -14,10 +14,10 @@ from glasshouse.access import Protocol
 from glasshouse.auditing.case import Case
 from glasshouse.auditing.experiment import Experiment, check_names
 from glasshouse.auditing.recorded.holders import Holders, ordered, read_holders
+from glasshouse.auditing.recorded.told import as_told, assumed, notes, sizes_of
 from glasshouse.auditing.recorded.updates import Expected, observed
-from glasshouse.auditing.setting import AttackTable, DataTable, Setting
+from glasshouse.auditing.setting import AttackTable, Setting
 from glasshouse.auditing.target import ends
-from glasshouse.auditing.training_table import TrainingTable
 from glasshouse.errors import BadInput, quoted
 from glasshouse.evidence.truth import Truth
 from glasshouse.federation.channels.channel import Channel, Ideal, Plain
@@ -25,7 +25,6 @@ from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.federation.strategies.strategy import Strategy
 from glasshouse.findings import Subject
 from glasshouse.learning.layout import read_vector, write_vector
-from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive
 from glasshouse.models.files import read_named
 from glasshouse.models.freezing import freeze
@@ -35,9 +34,6 @@ from glasshouse.models.shapes import Shape
 from glasshouse.recording.description import Description
 from glasshouse.recording.reader import RecordedRound, Recording, read_recording
 from glasshouse.registry import parse_spec
-
-TOLD_FIRST = ("epochs", "batch_size", "optimiser", "lr")
-"""The entries of a recipe that attacks go by most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +51,9 @@ class Described(Ideal):
 class Recorded:
     """A record, ready to be attacked.
 
-    With members there is an `experiment` that says who held what, for shadow models. `assumed` says what the
-    record does not tell of the training, `notes` what else a reader has to know.
+    With members there is an `experiment` that says who held what, for shadow models; `lacking` names a client
+    of whose images none are given. `assumed` says what the record does not tell of the training, `notes` what
+    else a reader has to know.
     """
 
     recording: Recording
@@ -66,6 +63,7 @@ class Recorded:
     experiment: Experiment | None
     assumed: str
     notes: tuple[str, ...]
+    lacking: str | None = None
 
     @property
     def news(self) -> list[str]:
@@ -93,8 +91,9 @@ def prepare_recorded(
     holders = read_holders(given, numbers, description.shape, description.classes, setting.model.image_size)
     task = _task(recording, holders)
     network, named = _network(recording, task, setting, model)
-    setting = _as_told(recording, setting, named, holders)
+    setting = as_told(recording, setting, named, holders)
     expected = Expected.of(network)
+    expected.check(recording.first)
     _put_frozen(recording, network, expected)
     rounds = _watched(recording.rounds, setting.audit.observe)
     case = Case(
@@ -109,7 +108,7 @@ def prepare_recorded(
         protocol=_protocol(network, expected, setting, description, task),
         model=_final(recording, network, expected),
         rounds=tuple(observed(one, expected, numbers) for one in rounds),
-        sizes=_sizes(recording.rounds, numbers),
+        sizes=sizes_of(recording.rounds, numbers),
         auxiliary=None if holders is None else holders.pool[holders.parts["auxiliary"]],
     )
     recorded = Recorded(
@@ -118,8 +117,8 @@ def prepare_recorded(
         case,
         tuple(numbers),
         None,
-        "; ".join(_assumed(description)),
-        tuple(_notes(recording, rounds, holders, numbers)),
+        "; ".join(assumed(description)),
+        tuple(notes(recording, rounds, holders, numbers)),
     )
     return recorded if holders is None else _judged(recorded, holders, network, isinstance(model, nn.Module))
 
@@ -133,15 +132,21 @@ def _judged(recorded: Recorded, holders: Holders, network: nn.Module, live: bool
         recorded.setting, split, network, read_vector(network), True, live=live, notes=recorded.notes
     )
     case = dataclasses.replace(recorded.case, truth=_truth(experiment, holders, recorded.names))
-    return dataclasses.replace(recorded, case=case, experiment=experiment)
+    lacking = None if holders.clients is None else next(_without(holders.clients, recorded.names), None)
+    return dataclasses.replace(recorded, case=case, experiment=experiment, lacking=lacking)
 
 
 def _truth(experiment: Experiment, holders: Holders, names: Sequence[str]) -> Truth:
-    """The truth by the numbers of the record's clients; non-members are the test images, too."""
+    """The truth by the numbers of the record's clients; non-members are the test images, too.
+
+    What clients hold is known where it is of all of them.
+    """
     truth, clients = experiment.truth, holders.clients or ()
     number_of = np.array([k for k, held in enumerate(clients) if len(held)] or [0])
     holder = np.where(truth.holder >= 0, number_of[truth.holder], -1) if len(truth.holder) else truth.holder
     test = experiment.split.images("nonmembers")
+    if any(_without(clients, names)):
+        clients = ()
     return dataclasses.replace(
         truth,
         clients=clients,
@@ -150,6 +155,11 @@ def _truth(experiment: Experiment, holders: Holders, names: Sequence[str]) -> Tr
         test=test if len(test) else None,
         test_places=experiment.split.nonmembers,
     )
+
+
+def _without(clients: Sequence[np.ndarray], names: Sequence[str]) -> Iterator[str]:
+    """The names of clients of whose images none are given."""
+    return (name for name, held in zip(names, clients) if not len(held))
 
 
 def _network(
@@ -206,37 +216,6 @@ def _protocol(
     return Protocol(network, expected.layout, recipe, *task, channel, strategy)
 
 
-def _as_told(recording: Recording, setting: Setting, named: str, holders: Holders | None) -> Setting:
-    """The setting with what the record tells: the data's name, the clients, the recipe, the rounds."""
-    told, rounds = recording.description, recording.rounds
-    table = {key: value for key, value in told.recipe.items() if key in TrainingTable.model_fields}
-    over = "rounds" if told.recipe.get("rounds") else "epochs"
-    last = max((one.number for one in rounds), default=1)
-    cohort = max((len(one.clients) for one in rounds), default=1)
-    training = TrainingTable.model_validate(
-        table
-        | {
-            "strategy": told.strategy if told.strategy in STRATEGIES.places else "fedavg",
-            "rounds": max(last, told.recipe.get("rounds") or 1),
-            "fraction": cohort / max(1, len(recording.clients)),
-            "schedule_over": over,
-            "local_test": 0,
-        }
-    )
-    placed = holders is not None and holders.clients is not None
-    audit: dict[str, Any] = {"central": False, "defences": (), "ladder": False}
-    if not placed:
-        audit["shadow_training"] = "central"
-    return setting.model_copy(
-        update={
-            "data": DataTable(name=recording.folder.resolve().name, clients=len(recording.clients) or None),
-            "model": setting.model.model_copy(update={"name": named}),
-            "training": training,
-            "audit": setting.audit.model_copy(update=audit),
-        }
-    )
-
-
 def _watched(rounds: Sequence[RecordedRound], count: int) -> list[RecordedRound]:
     """The rounds that are attacked: the first and the last of those recorded."""
     return [rounds[place] for place in ends(len(rounds), count)]
@@ -252,52 +231,7 @@ def _final(recording: Recording, network: nn.Module, expected: Expected) -> nn.M
 
 def _put_frozen(recording: Recording, network: nn.Module, expected: Expected) -> None:
     """Frozen tensors are no part of what is sent, and come from whichever file holds them first."""
-    files = [one.sent for one in recording.rounds[:1]] + ([recording.final] if recording.final else [])
-    for file in files[:1]:
-        saved, state = read_named(file), network.state_dict()
+    if expected.layout.frozen:
+        saved, state = read_named(recording.first), network.state_dict()
         held = {name: saved[name] for name in expected.layout.frozen if name in saved}
         network.load_state_dict(state | held)
-
-
-def _sizes(rounds: Sequence[RecordedRound], numbers: Mapping[str, int]) -> tuple[int, ...]:
-    """How many samples each client had, in the last round that it took part in."""
-    latest = {client.name: client.samples for one in rounds for client in one.clients}
-    return tuple(latest[name] for name in numbers)
-
-
-def _assumed(description: Description) -> Iterator[str]:
-    """What the record does not say of the training, and how it is read."""
-    usual, told = Recipe(), description.recipe
-    missing = [key for key in TOLD_FIRST if key not in told]
-    if missing:
-        values = ", ".join(f"{key} = {getattr(usual, key)}" for key in missing)
-        yield f"the record does not tell {', '.join(missing)}; assumed: {values}"
-    if description.strategy not in STRATEGIES.places:
-        named = "none" if description.strategy is None else f"{description.strategy!r}, unknown here"
-        yield f"the record names as strategy {named}; clients are taken to train as in fedavg"
-
-
-def _notes(
-    recording: Recording,
-    watched: Sequence[RecordedRound],
-    holders: Holders | None,
-    numbers: Mapping[str, int],
-) -> Iterator[str]:
-    rounds = recording.rounds
-    if rounds:
-        gaps = rounds[-1].number - rounds[0].number + 1 - len(rounds)
-        left_out = f", {gaps} in between are not" if gaps else ""
-        chosen = f"; {len(watched)} of them are attacked" if len(watched) < len(rounds) else ""
-        yield (
-            f"{len(rounds)} rounds of {len(numbers)} clients are recorded, from round {rounds[0].number} to "
-            f"{rounds[-1].number}{left_out}{chosen}"
-        )
-    if not {*TOLD_FIRST} - recording.description.recipe.keys():
-        yield "clients are taken to train as the recipe says, and with nothing that it does not name"
-    if holders is not None and holders.clients is not None:
-        sizes = _sizes(rounds, numbers)
-        for name, number in numbers.items():
-            held = len(holders.clients[number])
-            if held != sizes[number]:
-                yield f"client {name!r} trained on {sizes[number]} samples, and {held} images are given"
-                break

@@ -12,7 +12,7 @@ from glasshouse.auditing.grants import grant
 from glasshouse.auditing.recorded.case import Recorded
 from glasshouse.auditing.requirements import check_protocol, held, missing
 from glasshouse.auditing.shadowing import check_possible
-from glasshouse.errors import CannotRun, reason_of
+from glasshouse.errors import CannotRun, quoted, reason_of
 
 LABELS = "label-counts"
 """The attack that says something even where nobody can judge it."""
@@ -47,7 +47,7 @@ def _check(recorded: Recorded, spec: str, adversary: type[Access]) -> None:
         raise CannotRun(fault)
     case = recorded.case
     _check_held(case, adversary)
-    _check_judged(case, attack, spec)
+    _check_judged(recorded, attack, spec)
     question = question_of(case, attack, seed=0, detailed=False)
     for name in attack.knows:
         if name in SHADOWS:
@@ -73,15 +73,20 @@ def _check_held(case: Case, adversary: type[Access]) -> None:
         raise CannotRun(NO_ROUND)
 
 
-def _check_judged(case: Case, attack: Attack, spec: str) -> None:
+def _check_judged(recorded: Recorded, attack: Attack, spec: str) -> None:
     """Refuse what would take its time, and could be judged by nobody in the end."""
-    kind, truth = kind_of(attack), case.truth
+    kind, truth = kind_of(attack), recorded.case.truth
     assert kind is not None
     if truth is None:
         if kind.about == "clients" and not spec.startswith(LABELS):
             raise CannotRun(NOBODY)
     elif not truth.clients and (kind.about == "clients" or attack.family == "source"):
-        raise CannotRun(NO_OWNERS)
+        lacking = recorded.lacking
+        raise CannotRun(
+            f"nobody says what client {quoted(lacking)} held; give its images in --members, too"
+            if lacking
+            else NO_OWNERS
+        )
 
 
 def _check_shadows(recorded: Recorded, attack: Attack, name: str) -> None:

@@ -12,7 +12,8 @@ from glasshouse.federation.channels.channel import Plain
 from glasshouse.federation.history import Observed
 from glasshouse.federation.updates import Delivery, Update
 from glasshouse.learning.layout import Layout
-from glasshouse.models.files import check_names, fitting, read_named
+from glasshouse.models.files import OtherContent, check_names, fitting, read_named
+from glasshouse.recording.arrays import read_forms
 from glasshouse.recording.reader import RecordedRound
 
 
@@ -30,6 +31,17 @@ class Expected:
         layout, state = Layout.of(network), network.state_dict()
         blanks = tuple(state[name].new_zeros(()).expand(state[name].shape) for name in layout.names)
         return cls(layout, blanks, tuple(state.keys() - set(layout.names)))
+
+    def check(self, path: Path) -> None:
+        """Refuse a file of another network by its header, before its numbers take any memory."""
+        forms = read_forms(path)
+        check_names(path, forms, self.layout.names, self.others)
+        for name, shape in zip(self.layout.names, self.layout.shapes):
+            if forms[name].shape != shape:
+                raise OtherContent(
+                    f"weights {path}: {name} has shape {forms[name].shape}, in the model {shape}; give the "
+                    "model, image shape and number of classes that they were saved from"
+                )
 
     def vector(self, path: Path) -> Tensor:
         """The tensors in a file, shape (P,); refuses others than the network's, and NaN."""
@@ -80,7 +92,8 @@ def observed(one: RecordedRound, expected: Expected, numbers: dict[str, int]) ->
     )
     for client in one.clients:
         if client.file is not None:
-            _named(one, f"client {quoted(client.name)}", expected, client.file)
+            unused = "; if the server did not use it, take it out of round.json"
+            _named(one, f"client {quoted(client.name)}", expected, client.file, unused)
     clients = tuple(numbers[client.name] for client in one.clients)
     if one.sum is None:
         delivery = Plain().deliver(updates, 0)
@@ -92,8 +105,8 @@ def observed(one: RecordedRound, expected: Expected, numbers: dict[str, int]) ->
     return Observed(one.number - 1, sent, delivery)
 
 
-def _named(one: RecordedRound, who: str, expected: Expected, path: Path) -> Tensor:
+def _named(one: RecordedRound, who: str, expected: Expected, path: Path, remedy: str = "") -> Tensor:
     try:
         return expected.vector(path)
     except BadInput as error:
-        raise BadInput(f"round {one.number}, {who}: {error}") from error
+        raise BadInput(f"round {one.number}, {who}: {error}{remedy}") from error

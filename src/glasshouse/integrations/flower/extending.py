@@ -17,7 +17,7 @@ def extended(strategy: Any, messages: type, fits: type, **attributes: Any) -> An
     """
     steps = fits if is_legacy(strategy) else messages
     kind = type(strategy)
-    twin = object.__new__(new_class(kind.__name__, (steps, kind)))
+    twin: Any = object.__new__(new_class(kind.__name__, (steps, kind)))
     vars(twin).update(vars(strategy) | attributes)
     return twin
 

@@ -16,7 +16,7 @@ from nvflare.fuel.sec.audit import AuditService
 
 from glasshouse.defences import DEFENCES
 from glasshouse.errors import BadInput
-from glasshouse.integrations.flare import DefendUpdate, VetModel
+from glasshouse.integrations.flare import DefendUpdate, MaskUpdates, VetModel
 from glasshouse.integrations.flare.checking import fault_in
 from glasshouse.integrations.flare.contents import read_contents
 from glasshouse.integrations.flare.defending import of_updates
@@ -185,3 +185,16 @@ def test_a_result_that_cannot_be_defended_stays_at_home_and_is_reported(context)
     for result, why in ((broken(weights(), 0), "NaN"), ({"1.bias": np.zeros(16, np.float32)}, "lacks")):
         assert defended(context, "clipping(norm=1.0)", packed(result, 5)) == {}
         assert why in context.get_engine().fired[-1][1]["what"]
+
+
+def test_a_defended_update_is_what_is_masked_and_nothing_else_of_the_result_leaves(context):
+    defending = DefendUpdate("clipping(norm=0.5)", NETWORK, SHAPE, CLASSES)
+    masking = MaskUpdates()
+    result = packed(trained(), 5)
+    for one in (defending, masking):
+        one.handle_event(EventType.BEFORE_TASK_EXECUTION, received(context))
+        result = one.process(result, context)
+    assert from_shareable(result).data.keys() == {"names", "shapes"}
+    update, samples = masking._update
+    assert float(update.norm()) == pytest.approx(0.5, rel=1e-4)
+    assert samples == 5

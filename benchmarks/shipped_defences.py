@@ -24,6 +24,7 @@ from glasshouse.defences import make_defences
 from glasshouse.defences.promise import Conditions
 from glasshouse.findings import Finding
 from glasshouse.learning.engine import Engine
+from glasshouse.measures.families import gaussian_epsilon
 from glasshouse.verdicts.contradictions import contradictions
 from glasshouse.verdicts.measure import Measure
 from glasshouse.verdicts.pooling import pooled
@@ -163,21 +164,21 @@ def promised(spec: str, conditions: Conditions) -> float:
 
 
 def worth(spec: str, conditions: Conditions) -> float:
-    """The epsilon that its noise is worth, which for our own defences is what they promise."""
+    """The epsilon that its noise is worth; of our own defences what they promise, without rounding up."""
     (defence,) = make_defences(spec).defences
     own = getattr(defence, "worth", None)
-    return own(conditions) if own else promised(spec, conditions)
+    if own:
+        return float(own(conditions))
+    promises = defence.promises(conditions)
+    if promises and promises[0].sampling == "all":
+        return gaussian_epsilon(math.sqrt(promises[0].steps) / promises[0].noise, promises[0].delta)
+    return promised(spec, conditions)
 
 
-def findings() -> dict[str, list[Finding]]:
-    """All findings, by group."""
+def findings(seeds: Sequence[int]) -> dict[str, list[Finding]]:
+    """The findings of these seeds, by group."""
     return {
-        name: [
-            row
-            for seed in range(SEEDS)
-            for row in read_results(RUNS / f"{name}-{seed}").findings
-            if counts(row)
-        ]
+        name: [row for seed in seeds for row in read_results(RUNS / f"{name}-{seed}").findings if counts(row)]
         for name in GROUPS
     }
 
@@ -190,8 +191,8 @@ def counts(row: Finding) -> bool:
 class Page:
     """The tables, from what was measured."""
 
-    def __init__(self) -> None:
-        self._rows = findings()
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self._rows = findings(seeds)
         self._accounts = {name: json.loads((RUNS / f"{name}.json").read_text()) for name in GROUPS}
 
     def worth(self) -> str:
@@ -288,8 +289,9 @@ def main() -> None:
         measure(given.what, given.seeds)
         return
     pages.PAGE = Path(__file__).parent.parent / "docs" / "shipped-defences.md"
-    pages.fill("worth", Page().worth())
-    pages.fill("attacks", Page().attacks())
+    measured = Page(given.seeds)
+    pages.fill("worth", measured.worth())
+    pages.fill("attacks", measured.attacks())
 
 
 if __name__ == "__main__":

@@ -88,6 +88,7 @@ def test_local_dp_is_worth_its_epsilon_only_if_the_sensitivity_is_twice_the_norm
     honest = shipped.LocalDpMod(sensitivity=2.0, epsilon=1.0, **LOCAL)
     (promise,) = honest.promises(conditions(rounds=1))
     assert honest.worth(conditions(rounds=1)) == promise.epsilon < 1.0
+    assert promise.epsilon == pytest.approx(spent(honest.multiplier, 1.0, 1, 1e-5, "all")[0], rel=1e-3)
     small = shipped.LocalDpMod(sensitivity=1e-4, epsilon=1.0, **LOCAL)
     assert small.promises(conditions(rounds=1))[0].epsilon == promise.epsilon
     assert small.worth(conditions(rounds=1)) > 1e6

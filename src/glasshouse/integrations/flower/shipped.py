@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glasshouse.defences.accounting import spent
 from glasshouse.defences.defence import Defence
 from glasshouse.defences.promise import SUMMING, Conditions, Promise
 from glasshouse.errors import BadInput
@@ -22,6 +21,7 @@ from glasshouse.federation.updates import Delivery
 from glasshouse.integrations.flower.shipped_messages import flower, instruction, quiet, reply, vector_of
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.seeds import numpy_seeded
+from glasshouse.measures.families import gaussian_epsilon
 from glasshouse.options import check_number, check_share, check_whole
 
 
@@ -66,10 +66,10 @@ class LocalDpMod(Defence):
     def worth(self, conditions: Conditions) -> float:
         """The epsilon at `delta` of all rounds, for any two updates in each: they are up to 2 norms apart."""
         true = self.multiplier * self.sensitivity / (2 * self.clipping_norm)
-        return spent(true, 1.0, conditions.rounds, self.delta, "all")[0]
+        return _exact(true, conditions.rounds, self.delta)
 
     def promises(self, conditions: Conditions) -> tuple[Promise, ...]:
-        epsilon = spent(self.multiplier, 1.0, conditions.rounds, self.delta, "all")[0]
+        epsilon = _exact(self.multiplier, conditions.rounds, self.delta)
         promise = Promise(
             unit="client",
             epsilon=epsilon,
@@ -144,7 +144,7 @@ class _FixedClipping(Defence):
 
     def worth(self, conditions: Conditions) -> float:
         """The epsilon at `delta` of all rounds of one client that adds nothing, by the samples held."""
-        return spent(self.multiplier(conditions), 1.0, conditions.rounds, self.delta, "all")[0]
+        return _exact(self.multiplier(conditions), conditions.rounds, self.delta)
 
     def promises(self, conditions: Conditions) -> tuple[Promise, ...]:
         promise = Promise(
@@ -255,6 +255,14 @@ class DifferentialPrivacyServerSideAdaptiveClipping(FedAvg):
             arrays, _ = own.aggregate_train(server.number + 1, replies)
         norm = torch.tensor(own.clipping_norm, dtype=torch.float64)
         return vector_of(arrays, server.layout).to(server.vector.dtype), {"clipping_norm": norm}
+
+
+def _exact(multiplier: float, rounds: int, delta: float) -> float:
+    """The epsilon at `delta` of `rounds` sums with normal noise of that many sensitivities, exactly.
+
+    They are one such sum of sqrt(rounds) sensitivities (Dong, Roth and Su 2022).
+    """
+    return gaussian_epsilon(math.sqrt(rounds) / multiplier, delta) if multiplier else math.inf
 
 
 def _through(mod: Any, delta: Tensor, layout: Layout, **config: float) -> Tensor:

@@ -1,8 +1,6 @@
 """What a Flower app's server sees is recorded, screened, and audited like a federation of our own."""
 
 import logging
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -307,9 +305,3 @@ def test_the_same_federation_run_by_flower_gives_the_same_audit(split, tmp_path)
         # Flower averages weights, Glasshouse their changes: the same up to float32
         pairs = [(one, other) for one, other in zip(theirs[key], values) if (one, other) != (None, None)]
         assert all(one == pytest.approx(other, rel=1e-3, abs=1e-4) for one, other in pairs), key
-
-
-def test_without_flower_the_import_names_the_extra():
-    code = "import sys; sys.modules['flwr'] = None; import glasshouse.integrations.flower"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "pip install 'glasshouse[flower]'" in done.stderr

@@ -232,6 +232,17 @@ class FedAvgOfSome(FedAvg):
         return super().aggregate_train(server_round, replies)
 
 
+def test_another_run_does_not_go_on_in_the_record_of_the_first(split, tmp_path):
+    play(split, recorded(fedavg(), tmp_path / "record"), rounds=2)
+    before = {file: file.read_bytes() for file in (tmp_path / "record").rglob("*") if file.is_file()}
+    other = flower_apps.LocalGrid(flower_apps.client_app(split, Recipe(**RECIPE)), NODES)
+    with pytest.raises(BadInput, match="holds round 1 of another run"):
+        recorded(fedavg(), tmp_path / "record").start(other, ArrayRecord(make_model(1).state_dict()))
+    assert all(file.read_bytes() == content for file, content in before.items())
+    play(split, recorded(fedavg(), tmp_path / "record"), rounds=3)
+    assert [one.number for one in read_recording(tmp_path / "record").rounds] == [1, 2, 3]
+
+
 def test_a_disk_that_fails_costs_the_record_and_not_the_training(split, tmp_path, caplog, monkeypatch):
     from glasshouse.errors import Fault
     from glasshouse.recording.writer import Seen

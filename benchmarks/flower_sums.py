@@ -1,8 +1,8 @@
 """Times secure sums and client mods in Flower's Message API, in one process, beside rounds without them.
 
 Every message passes through Flower's own serialisation, and so does the state of every client. Rounds with
-and without take turns. It needs Flower: pip install 'glasshouse[flower]'. The section in docs/benchmarks.md is
-rewritten.
+and without take turns. It needs Flower: pip install 'glasshouse[flower]'. The section in docs/benchmarks.md
+is rewritten.
 """
 
 import argparse
@@ -60,7 +60,8 @@ def sums(clients: int, parameters: int, turns: int) -> str:
     print(clients, parameters, plain, secure, file=sys.stderr, flush=True)
     return (
         f"| {clients} | {parameters:,} | {statistics.median(plain):.2f} | {statistics.median(secure):.2f} | "
-        f"{min(secure):.2f} - {max(secure):.2f} | {usual / clients / 1000:,.1f} | {sent / clients / 1000:,.1f} |"
+        f"{min(secure):.2f} - {max(secure):.2f} | {usual / clients / 1000:,.1f} | "
+        f"{sent / clients / 1000:,.1f} |"
     )
 
 
@@ -92,8 +93,8 @@ def report(turns: int) -> str:
     before = os.getloadavg()[0]
     play(SecureGrid(InProcess([adding({}, mods=[secure_mod()])] * 3)), ArrayRecord([np.zeros(3)]))
     tables = [
-        "| clients | parameters | CPU seconds, FedAvg | CPU seconds, through `SecureGrid` | from - to | kB up "
-        "for each client | the same, through `SecureGrid` |",
+        "| clients | parameters | CPU seconds, FedAvg | CPU seconds, through `SecureGrid` | from - to | "
+        "kB up for each client | the same, through `SecureGrid` |",
         "|---|---|---|---|---|---|---|",
         *(sums(clients, parameters, turns) for clients, parameters in SIZES),
         "",

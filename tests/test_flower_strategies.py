@@ -139,20 +139,27 @@ def broken(how):
             del arrays["0.bias"]
         elif how == "samples":
             reply.content["metrics"]["num-examples"] = 10**6
-        reply.content["arrays"] = ArrayRecord({name: Array(array) for name, array in arrays.items()})
+        records = {name: Array(array) for name, array in arrays.items()}
+        if how == "garbage":
+            records["0.bias"] = Array("float32", (4,), "numpy.ndarray", b"")
+        elif how == "report":
+            reply.content["glasshouse.report"] = ArrayRecord({"moments": Array(torch.zeros(3).numpy())})
+        elif how == "no report":
+            del reply.content["glasshouse.report"]
+        reply.content["arrays"] = ArrayRecord(records)
         return reply
 
     return changed
 
 
-@pytest.mark.parametrize("how", ["NaN", "shape", "missing", "samples"])
+@pytest.mark.parametrize("how", ["NaN", "shape", "missing", "samples", "garbage", "report", "no report"])
 def test_a_reply_that_cannot_be_used_is_left_out_with_the_number_of_its_node(how, caplog):
-    grid = InProcess(make_apps("fedavg"), changed=broken(how))
-    lacking = InProcess(make_apps("fedavg"), lambda place, message: place == 2 and message.content)
-    vector = in_flower(make_strategy("fedavg", fraction=1.0), grid, rounds=1)
+    grid = InProcess(make_apps("fed-fsnet"), changed=broken(how))
+    lacking = InProcess(make_apps("fed-fsnet"), lambda place, message: place == 2 and message.content)
+    vector = in_flower(make_strategy("fed-fsnet", fraction=1.0), grid, rounds=1)
     assert f"node {FIRST + 2} is left out: " in caplog.text
     assert torch.isfinite(vector).all()
-    assert torch.equal(vector, in_flower(make_strategy("fedavg", fraction=1.0), lacking, rounds=1))
+    assert torch.equal(vector, in_flower(make_strategy("fed-fsnet", fraction=1.0), lacking, rounds=1))
 
 
 def test_scaffold_forgets_a_round_whose_reply_was_lost():
@@ -182,6 +189,18 @@ def test_without_a_seed_clients_draw_from_fresh_entropy():
         for _ in range(2)
     )
     assert not torch.equal(first, second)
+
+
+def test_a_client_whose_introduction_cannot_be_read_stays_out(caplog):
+    def changed(place, reply):
+        if place == 2 and "glasshouse.client" in reply.content:
+            reply.content["glasshouse.client"]["samples"] = float("inf")
+        return reply
+
+    strategy = make_strategy("fedavg", fraction=1.0)
+    in_flower(strategy, InProcess(make_apps("fedavg"), changed=changed), rounds=1)
+    assert [member.number for member in strategy._members] == [0, 1, 3, 4, 5]
+    assert f"node {FIRST + 2} stays out" in caplog.text
 
 
 def test_an_app_of_another_kind_is_told_what_to_run():

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, named
 from glasshouse.federation.channels.channel import Plain
 from glasshouse.federation.conditions import Plan
 from glasshouse.federation.strategies import STRATEGIES
@@ -101,6 +101,9 @@ class GlasshouseStrategy(FedAvg):
         self._shape, self._classes, self._seed = shape, classes, seed
         self._images = images or Images(torch.empty(0, *shape), torch.empty(0, dtype=torch.int64), classes)
         self._plan, self._patience = Plan(fraction=fraction), patience
+        blank = Images(torch.zeros(2, *shape), torch.arange(2) % classes, classes)
+        with torch.no_grad():
+            self._reported = _form(self.strategy.report(self._module.eval(), blank))
         self._members: list[Member] = []
         self._memory: Tensors = {}
         self._arrived: dict[int, int] = {}
@@ -170,8 +173,10 @@ class GlasshouseStrategy(FedAvg):
             if reply.has_error():
                 logger.warning("node %d stays out: %s", node, reply.error.reason)
                 continue
-            said = reply.content["glasshouse.client"]
-            members.append(Member(int(said["number"]), node, int(said["samples"])))
+            try:
+                members.append(_member(reply))
+            except Exception as error:  # whatever a client sends, the others go on
+                logger.warning("node %d stays out: it sent what cannot be read (%s)", node, named(error))
         if not any(member.samples for member in members):
             raise BadInput(
                 "no client said how many samples it holds; have them run GlasshouseClient(...).app()"
@@ -195,14 +200,18 @@ class GlasshouseStrategy(FedAvg):
         for client, reply in self._from_members(replies):
             try:
                 update = self._update(server, client, reply)
-            except BadInput as error:
+                report = self._report(reply)
+            except Exception as error:  # whatever a client sends, the others go on
                 node = self._members[client].node
-                logger.warning("round %d: node %d is left out: %s", server.number + 1, node, error)
+                why = (
+                    error if isinstance(error, BadInput) else f"it sent what cannot be read ({named(error)})"
+                )
+                logger.warning("round %d: node %d is left out: %s", server.number + 1, node, why)
                 continue
             rows.append(update)
             opened |= PROTOCOL in reply.content
-            if REPORT in reply.content:
-                reports[client] = tensors_of(reply.content[REPORT])
+            if report:
+                reports[client] = report
         if not rows:
             return Delivery(torch.zeros(size), 0, ())
         if opened:  # all carry the same mean
@@ -219,6 +228,16 @@ class GlasshouseStrategy(FedAvg):
             mean[size:] if len(mean) > size else None,
             reports,
         )
+
+    def _report(self, reply: Message) -> Tensors:
+        """What a client reports, if it is of the form that the strategy reports."""
+        said = tensors_of(reply.content[REPORT]) if REPORT in reply.content else {}
+        if _form(said) != self._reported or not all(torch.isfinite(entry).all() for entry in said.values()):
+            raise BadInput(
+                "its report has another form, or holds NaN; have it run GlasshouseClient with the same "
+                "strategy"
+            )
+        return said
 
     def _from_members(self, replies: Iterable[Message]) -> Iterator[tuple[int, Message]]:
         """The replies by client, in the order of their numbers, the first of each."""
@@ -249,3 +268,15 @@ class GlasshouseStrategy(FedAvg):
                 f"it says that it holds another number of samples than {samples}, as it said before"
             )
         return Update(client, samples, row)
+
+
+def _form(tensors: Tensors) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+def _member(reply: Message) -> Member:
+    said = reply.content["glasshouse.client"]
+    number, samples = int(said["number"]), said["samples"]
+    if not isinstance(samples, int) or samples < 0:
+        raise BadInput(f"{samples} samples")
+    return Member(number, reply.metadata.src_node_id, samples)

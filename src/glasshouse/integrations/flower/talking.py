@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor
 
-from glasshouse.errors import named
+from glasshouse.errors import named, one_line
 from glasshouse.federation.channels.secure import MaskedDelivery
 from glasshouse.federation.secagg.messages import Keys, Masked, Revealed, Shared
 from glasshouse.integrations.flower.framework import ConfigRecord, Grid, Message, RecordDict
 from glasshouse.integrations.flower.labels import PROTOCOL, SUMMED, TRAIN, WORDS
-from glasshouse.integrations.flower.records import State, only_record, record_of, refusal
+from glasshouse.integrations.flower.records import LONGEST_REASON, State, only_record, record_of, refusal
 from glasshouse.integrations.flower.wire import Fields, keys_from, revealed_from, shared_from
 
 Answer = TypeVar("Answer")
@@ -75,19 +75,17 @@ class Talk:
                 continue
             answered.add(name)
             if reply.has_error():
-                reason = (
-                    str(reply.error.reason).strip().rpartition("\n")[2]
-                )  # the end of a traceback, if it is one
-                self.faults.append(
-                    reason if reason.startswith(f"client {name} ") else f"client {name}: {reason}"
-                )
+                last = str(reply.error.reason).strip().rpartition("\n")[2]  # of a traceback, if it is one
+                reason = one_line(last, LONGEST_REASON)
+                known = reason.startswith(f"client {name} ")
+                self.faults.append(reason if known else f"client {name}: {reason}")
                 continue
             try:
                 said = reply.content.config_records[PROTOCOL]
                 if (said["stage"], said["session"]) != (stage, self.session):
                     raise ValueError(f"an answer to the stage {said['stage']!r}")
                 answer = read(name, reply.content)
-            except (KeyError, TypeError, ValueError) as error:
+            except Exception as error:  # whatever a client sends, the others go on
                 self.faults.append(f"client {name} sent what cannot be read in {stage} ({named(error)})")
             else:
                 yield name, answer
@@ -152,8 +150,8 @@ def _with_mean(name: str, sent: State, mean: Tensor) -> dict[str, Any]:
 
 def _offer(name: int, content: RecordDict) -> Offer:
     said = content.config_records[PROTOCOL]
-    samples, extra = int(said["samples"]), int(said["extra"])
-    if samples < 0 or extra < 0:
+    samples, extra = said["samples"], said["extra"]
+    if not (isinstance(samples, int) and isinstance(extra, int) and samples >= 0 and extra >= 0):
         raise ValueError(f"{samples} samples and {extra} entries")
     clear = {key: record for key, record in content.items() if key != PROTOCOL}
     return Offer(samples, extra, clear)

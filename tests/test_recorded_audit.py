@@ -125,10 +125,14 @@ def test_without_members_only_what_needs_no_truth_says_something(record, tmp_pat
     told = {one.attack for one in done.findings if one.value is not None}
     assert told == {"label-counts"}
     reasons = {one.attack: one.reason for one in done.findings if one.value is None}
-    assert "nobody knows the answers" in reasons["loss-threshold"]
+    assert "give --members and --nonmembers" in reasons["loss-threshold"]
     assert "nobody can judge it" in reasons["linear-leak"]
     rows = [one for one in done.findings if one.metric == "label-count"]
     assert {one.cell.split("/")[2] for one in rows if one.adversary == "curious server"} == {"0", "1", "2"}
+    page = done.report.read_text()
+    assert "NOT JUDGED" in page
+    assert "What this federation gives away" in page
+    assert "The curious server counts of the images of 0 " in page
 
 
 def test_a_member_without_a_client_is_nobodys(record, split, tmp_path):

@@ -248,9 +248,9 @@ def _title(run: Run, studied: bool) -> str:
         return run.study.title
     if studied:
         return "Printed and measured"
-    if run.curves.statements:
-        return "What this update gives away"
     trained = any(row.strategy for row in run.rows)
+    if run.curves.statements and not trained:
+        return "What this update gives away"
     return f"What this {'federation' if trained else 'model'} gives away"
 
 

@@ -23,6 +23,7 @@ NOBODY = (
     "nobody can judge it, as nobody says who held what; give --members, or look at one update with "
     "`glasshouse inspect`"
 )
+NO_CANDIDATES = "there is nobody to ask about; give --members and --nonmembers"
 NO_OWNERS = (
     "nobody says which of the clients held which member; give the array client in the file of --members"
 )
@@ -53,8 +54,8 @@ def _check(recorded: Recorded, spec: str, adversary: type[Access]) -> None:
         if name in SHADOWS:
             _check_shadows(recorded, attack, name)
         elif not held(name, case, question):
-            given = _GIVEN.get(name) if case.truth is not None else None
-            raise CannotRun(given or missing(name, case, attack))
+            nobody = name == "candidates" and case.truth is None
+            raise CannotRun(NO_CANDIDATES if nobody else _GIVEN.get(name) or missing(name, case, attack))
     grant(case, adversary, changes_network=attack.changes_network)
     with answering_for(attack, spec):
         check_protocol(case, attack, adversary)
@@ -91,7 +92,7 @@ def _check_judged(recorded: Recorded, attack: Attack, spec: str) -> None:
 
 def _check_shadows(recorded: Recorded, attack: Attack, name: str) -> None:
     if recorded.experiment is None:
-        raise CannotRun(missing("candidates", recorded.case, attack))
+        raise CannotRun(NO_CANDIDATES)
     kind = "offline" if name == "shadows" else "online"
     if name == "shadows" and not len(recorded.experiment.auxiliary):
         raise CannotRun(_GIVEN["auxiliary"])

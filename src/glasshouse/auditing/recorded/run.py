@@ -20,7 +20,7 @@ from glasshouse.auditing.planning.plan import AuditPlan, Trained
 from glasshouse.auditing.planning.words import short
 from glasshouse.auditing.recorded.case import Recorded, prepare_recorded, recorded_setting
 from glasshouse.auditing.recorded.reasons import why_not
-from glasshouse.auditing.recorded.unjudged import unjudged
+from glasshouse.auditing.recorded.unjudged import statement, unjudged
 from glasshouse.auditing.setting import Setting, as_toml
 from glasshouse.auditing.shadowing import Shadowing
 from glasshouse.auditing.target import Target, Variant
@@ -143,8 +143,8 @@ def _battery(
             findings += attacked.findings
             exhibits += attacked.exhibits
     else:
-        for one in able:
-            findings += unjudged(recorded, one.spec, one.access)
+        findings, found = unjudged(recorded, able)
+        exhibits = Exhibits(statements=(statement(recorded, found, reasons),))
     for one, reason in reasons.items():
         if reason is not None:
             findings += _untried(recorded, one.spec, one.access, reason)

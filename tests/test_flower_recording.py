@@ -316,3 +316,44 @@ def test_the_same_federation_run_by_flower_gives_the_same_audit(split, tmp_path)
         # Flower averages weights, Glasshouse their changes: the same up to float32
         pairs = [(one, other) for one, other in zip(theirs[key], values) if (one, other) != (None, None)]
         assert all(one == pytest.approx(other, rel=1e-3, abs=1e-4) for one, other in pairs), key
+
+
+@pytest.mark.slow
+def test_the_simulation_runtime_leaves_the_same_record_as_a_grid_in_this_process(split, tmp_path):
+    pytest.importorskip("ray", reason="Flower simulates on Ray")
+    from flwr.serverapp import ServerApp
+    from flwr.simulation import run_simulation
+
+    play(split, recorded(fedavg(), tmp_path / "here", named_by="name"), rounds=2)
+    server = ServerApp()
+
+    @server.main()
+    def main(grid, context):
+        strategy = in_order(recorded(fedavg(), tmp_path / "there", named_by="name"))
+        strategy.start(grid, flower_apps.first_arrays(), num_rounds=2)
+
+    run_simulation(
+        server_app=server,
+        client_app=flower_apps.client_app(split, Recipe(**RECIPE)),
+        num_supernodes=3,
+        backend_config={"client_resources": {"num_cpus": 2, "num_gpus": 0.0}},
+    )
+    here, there = (read_recording(tmp_path / name) for name in ("here", "there"))
+    assert there.clients == here.clients
+    for one, other in zip(here.rounds, there.rounds, strict=True):
+        for file, its in zip(one.files, other.files, strict=True):
+            ours, theirs = load_file(file), load_file(its)
+            assert all(np.array_equal(ours[name], theirs[name]) for name in ours), file
+
+
+def in_order(strategy):
+    """The strategy, which gets replies in the order of their clients, and not in that in which they arrive."""
+    kind = type(strategy)
+
+    class InOrder(kind):
+        def aggregate_train(self, server_round, replies):
+            ordered = sorted(replies, key=lambda reply: reply.content["client"]["name"])
+            return super().aggregate_train(server_round, ordered)
+
+    strategy.__class__ = InOrder
+    return strategy

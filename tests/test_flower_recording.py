@@ -347,7 +347,7 @@ def test_the_simulation_runtime_leaves_the_same_record_as_a_grid_in_this_process
 
 
 def in_order(strategy):
-    """The strategy, which gets replies in the order of their clients, and not in that in which they arrive."""
+    """The strategy, which gets replies in the order of their clients, not in that of their arrival."""
     kind = type(strategy)
 
     class InOrder(kind):

@@ -63,6 +63,7 @@ def identity():
 
 def trained(sent, images, recipe, seed, client, number):
     """The state dict of a client that trains as one of Glasshouse's federation with this `seed` does."""
+    torch.set_num_threads(1)  # as in Glasshouse's workers
     network = laid_out(make_model())
     network.load_state_dict(sent)
     drawn = derive(derive(seed, "round", number), "client", client)

@@ -26,7 +26,7 @@ class Simulation(Deployment):
     link_options = ("--simulation",)
     run_options = (
         "--federation-config",
-        "num-supernodes=3 client-resources-num-cpus=1 init-args-num-cpus=2",
+        "num-supernodes=3 client-resources-num-cpus=2 init-args-num-cpus=2",
     )
 
 

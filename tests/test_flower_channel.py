@@ -2,6 +2,8 @@
 
 import importlib.util
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -97,6 +99,12 @@ def test_an_update_that_is_not_finite_is_a_line_for_the_user():
 def test_without_flower_the_error_names_the_extra():
     with pytest.raises(BadInput, match=r"pip install 'glasshouse\[flower\]'"):
         FlowerSecAgg().deliver(make_updates(3), seed=0)
+
+
+def test_without_flower_the_import_names_the_extra():
+    code = "import sys; sys.modules['flwr'] = None; import glasshouse.integrations.flower"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'glasshouse[flower]'" in done.stderr
 
 
 def test_too_many_clients_for_the_modulus_are_refused():

@@ -1,8 +1,6 @@
 """What a Flower app's server sees is recorded, screened, and audited like a federation of our own."""
 
 import logging
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -234,6 +232,17 @@ class FedAvgOfSome(FedAvg):
         return super().aggregate_train(server_round, replies)
 
 
+def test_another_run_does_not_go_on_in_the_record_of_the_first(split, tmp_path):
+    play(split, recorded(fedavg(), tmp_path / "record"), rounds=2)
+    before = {file: file.read_bytes() for file in (tmp_path / "record").rglob("*") if file.is_file()}
+    other = flower_apps.LocalGrid(flower_apps.client_app(split, Recipe(**RECIPE)), NODES)
+    with pytest.raises(BadInput, match="holds round 1 of another run"):
+        recorded(fedavg(), tmp_path / "record").start(other, ArrayRecord(make_model(1).state_dict()))
+    assert all(file.read_bytes() == content for file, content in before.items())
+    play(split, recorded(fedavg(), tmp_path / "record"), rounds=3)
+    assert [one.number for one in read_recording(tmp_path / "record").rounds] == [1, 2, 3]
+
+
 def test_a_disk_that_fails_costs_the_record_and_not_the_training(split, tmp_path, caplog, monkeypatch):
     from glasshouse.errors import Fault
     from glasshouse.recording.writer import Seen
@@ -309,7 +318,42 @@ def test_the_same_federation_run_by_flower_gives_the_same_audit(split, tmp_path)
         assert all(one == pytest.approx(other, rel=1e-3, abs=1e-4) for one, other in pairs), key
 
 
-def test_without_flower_the_import_names_the_extra():
-    code = "import sys; sys.modules['flwr'] = None; import glasshouse.integrations.flower"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "pip install 'glasshouse[flower]'" in done.stderr
+@pytest.mark.slow
+def test_the_simulation_runtime_leaves_the_same_record_as_a_grid_in_this_process(split, tmp_path):
+    pytest.importorskip("ray", reason="Flower simulates on Ray")
+    from flwr.serverapp import ServerApp
+    from flwr.simulation import run_simulation
+
+    play(split, recorded(fedavg(), tmp_path / "here", named_by="name"), rounds=2)
+    server = ServerApp()
+
+    @server.main()
+    def main(grid, context):
+        strategy = in_order(recorded(fedavg(), tmp_path / "there", named_by="name"))
+        strategy.start(grid, flower_apps.first_arrays(), num_rounds=2)
+
+    run_simulation(
+        server_app=server,
+        client_app=flower_apps.client_app(split, Recipe(**RECIPE)),
+        num_supernodes=3,
+        backend_config={"client_resources": {"num_cpus": 2, "num_gpus": 0.0}},
+    )
+    here, there = (read_recording(tmp_path / name) for name in ("here", "there"))
+    assert there.clients == here.clients
+    for one, other in zip(here.rounds, there.rounds, strict=True):
+        for file, its in zip(one.files, other.files, strict=True):
+            ours, theirs = load_file(file), load_file(its)
+            assert all(np.array_equal(ours[name], theirs[name]) for name in ours), file
+
+
+def in_order(strategy):
+    """The strategy, which gets replies in the order of their clients, not in that of their arrival."""
+    kind = type(strategy)
+
+    class InOrder(kind):
+        def aggregate_train(self, server_round, replies):
+            ordered = sorted(replies, key=lambda reply: reply.content["client"]["name"])
+            return super().aggregate_train(server_round, ordered)
+
+    strategy.__class__ = InOrder
+    return strategy

@@ -7,6 +7,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+from safetensors.numpy import load_file
+
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flower.extending import extended, flower_name, is_legacy
 from glasshouse.integrations.flower.labels import PROTOCOL
@@ -20,6 +23,7 @@ from glasshouse.integrations.flower.replies import (
     weight_in,
 )
 from glasshouse.recording import Recorder, Seen
+from glasshouse.recording.folders import round_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -95,8 +99,18 @@ class Keeper:
         return self._recorder.description.channel == "sum"
 
     def send(self, number: int, sent: Any) -> None:
-        """Begin round `number` with the model sent; raises `BadInput` if it is none that can be recorded."""
-        self._round = self._recorder.round(number, self._parameters.named(sent))
+        """Begin round `number` with the model sent; raises `BadInput` if it is none that can be recorded.
+
+        Flower counts the rounds of each run from 1, so that the folder may hold this round of another run.
+        """
+        named = self._parameters.named(sent)
+        self._round = self._recorder.round(number, named)
+        recorded = round_folder(self._recorder.folder, number) / "sent.safetensors"
+        if recorded.exists() and not _same(load_file(recorded), named):
+            raise BadInput(
+                f"{self._recorder.folder} holds round {number} of another run, which sent another model; "
+                "choose another folder for each run"
+            )
 
     def updates(
         self, number: int, replies: Mapping[str, Any], read: Callable[[Any], tuple[Any, Any]]
@@ -219,6 +233,10 @@ def _check_channel(keeper: Keeper, *, opened: bool) -> None:
         )
     if keeper.sees_sums and not opened:
         raise BadInput('the server sees single updates; leave the channel of the record "plain"')
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def _read_fit(fit: Any) -> tuple[Any, Any]:

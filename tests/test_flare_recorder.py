@@ -162,6 +162,27 @@ def test_a_folder_that_holds_something_else_stops_the_recording_and_nothing_else
     assert [one.name for one in (tmp_path / "record").iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.parametrize(
+    ("tensors", "steps", "why"),
+    [
+        (model(1), "many", "NUM_STEPS_CURRENT_ROUND = 'many' is no number"),
+        (model(1), -1, "it weighs -1.0"),
+        ({"weight": ["one", "two", "three"]}, 10, "not numbers"),
+        ({"weight": [[1.0], [1.0, 2.0]]}, 10, "is no array"),
+        ({}, 10, "it holds no tensor"),
+    ],
+)
+def test_a_client_that_sends_nonsense_is_rejected_and_the_others_are_recorded(tmp_path, tensors, steps, why):
+    server = Server(tmp_path)
+    server.send(1, model(0))
+    assert server.receive("mallory", tensors, steps) == {}
+    server.receive("b", model(1))
+    server.aggregate(model(1))
+    assert "rejected client mallory in round 1: " in server.said[0]
+    assert why in server.said[0]
+    assert [one["name"] for one in told(tmp_path, 1)["clients"]] == ["b"]
+
+
 def test_a_job_of_which_every_result_is_rejected_ends_with_the_reasons(tmp_path):
     server = Server(tmp_path)
     server.send(1, model(0))

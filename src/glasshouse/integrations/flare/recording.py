@@ -24,7 +24,14 @@ from nvflare.job_config.defs import FilterType
 
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.checking import fault_in
-from glasshouse.integrations.flare.contents import Contents, as_array, contents_of, emptied, read_contents
+from glasshouse.integrations.flare.contents import (
+    Contents,
+    Disguised,
+    as_array,
+    contents_of,
+    emptied,
+    read_contents,
+)
 from glasshouse.integrations.flare.events import REPORTED, SUMMED, about, who_and_what
 from glasshouse.integrations.flare.jobs import add
 from glasshouse.recording import Recorder, Seen
@@ -100,10 +107,14 @@ class RecordRounds(Filter):
             client = fl_ctx.get_peer_context().get_identity_name()
             try:
                 result = read_contents(shareable)
-            except BadInput as error:
+                if result is None:
+                    return shareable
+                fault = fault_in(result.arrays, self._round.sent, result.steps)
+            except Disguised as error:
                 self._stop(fl_ctx, f"client {client}: {error}")
                 return shareable
-            fault = None if result is None else fault_in(result.arrays, self._round.sent, result.steps)
+            except BadInput as error:
+                fault = str(error)
             if fault is None:
                 return shareable
             self._round.rejected[client] = fault

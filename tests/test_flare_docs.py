@@ -22,6 +22,7 @@ from glasshouse.recording.reader import read_recording
 
 pytestmark = pytest.mark.extras
 PAGE = (docs_world.ROOT / "docs" / "flare.md").read_text()
+SIDES = ("server", "client")
 EXAMPLE = docs_world.ROOT / "examples" / "flare_job"
 
 
@@ -124,6 +125,16 @@ def test_hospitals_refuse_the_crafted_model_and_say_why(shown):
     _, printed = shown
     assert "refused the model of round 1: staircase in 1: 128 of 128 rows" in printed["job_crafted.py"]
     assert "Aggregated 1/3" not in printed["job_crafted.py"]
+
+
+def test_a_recipe_puts_the_components_where_a_job_does(shown):
+    configs = {side: list((shown[0] / "jobs/recipe").rglob(f"config_fed_{side}.json")) for side in SIDES}
+    server, client = (json.loads(configs[side][0].read_text()) for side in SIDES)
+    ((recorder,), (vetting,)) = (
+        chain["filters"] for chain in (*server["task_result_filters"], *client["task_data_filters"])
+    )
+    assert recorder["path"].endswith("RecordRounds")
+    assert vetting["path"].endswith("VetModel")
 
 
 def test_the_defended_job_is_configured_for_its_clients(shown):

@@ -16,7 +16,10 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
+from nvflare.job_config.api import FedJob
+from nvflare.job_config.defs import FilterType
 
+from glasshouse.errors import BadInput
 from glasshouse.integrations.flare import RecordRounds
 
 pytestmark = pytest.mark.extras
@@ -138,6 +141,18 @@ def test_recording_that_fails_is_said_once_and_the_job_goes_on_with_its_checks(t
     assert not list((tmp_path / "record" / "rounds").glob("0*"))
 
 
+def test_of_an_encrypted_job_nothing_is_recorded_which_is_said_once(tmp_path):
+    server = Server(tmp_path)
+    for number in (1, 2):
+        server.send(number, model(0))
+        encrypted = DXO("WEIGHTS", model(1), {"PROCESSED_ALGORITHM": "_HE_CKKS"}).to_shareable()
+        assert server.recorder.process(encrypted, server.context("a")) is encrypted
+    server.end()
+    (said,) = server.said
+    assert "encrypted or quantised by '_HE_CKKS'" in said
+    assert not (tmp_path / "record" / "rounds").exists() or not list((tmp_path / "record/rounds").glob("0*"))
+
+
 def test_a_folder_that_holds_something_else_stops_the_recording_and_nothing_else(tmp_path):
     (tmp_path / "record").mkdir()
     (tmp_path / "record" / "thesis.txt").write_text("mine")
@@ -145,6 +160,27 @@ def test_a_folder_that_holds_something_else_stops_the_recording_and_nothing_else
     assert "is not empty and holds no record" in server.said[0]
     play(server, 1)
     assert [one.name for one in (tmp_path / "record").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "steps", "why"),
+    [
+        (model(1), "many", "NUM_STEPS_CURRENT_ROUND = 'many' is no number"),
+        (model(1), -1, "it weighs -1.0"),
+        ({"weight": ["one", "two", "three"]}, 10, "not numbers"),
+        ({"weight": [[1.0], [1.0, 2.0]]}, 10, "is no array"),
+        ({}, 10, "it holds no tensor"),
+    ],
+)
+def test_a_client_that_sends_nonsense_is_rejected_and_the_others_are_recorded(tmp_path, tensors, steps, why):
+    server = Server(tmp_path)
+    server.send(1, model(0))
+    assert server.receive("mallory", tensors, steps) == {}
+    server.receive("b", model(1))
+    server.aggregate(model(1))
+    assert "rejected client mallory in round 1: " in server.said[0]
+    assert why in server.said[0]
+    assert [one["name"] for one in told(tmp_path, 1)["clients"]] == ["b"]
 
 
 def test_a_job_of_which_every_result_is_rejected_ends_with_the_reasons(tmp_path):
@@ -156,6 +192,14 @@ def test_a_job_of_which_every_result_is_rejected_ends_with_the_reasons(tmp_path)
     (reason,) = server.panics
     assert "a: weight holds NaN" in reason
     assert "b: weight has shape (4,), in the model (3,)" in reason
+
+
+def test_a_recorder_takes_its_own_place_in_a_job_and_no_other():
+    job = FedJob(name="some")
+    job.to_server(RecordRounds(), filter_type=FilterType.TASK_RESULT, tasks=None)  # as recipes do
+    assert job.job.app_packages == ["glasshouse"]
+    with pytest.raises(BadInput, match="RecordRounds looks at each TASK_RESULT, not at each TASK_DATA"):
+        job.to_server(RecordRounds(), filter_type=FilterType.TASK_DATA)
 
 
 def test_a_sum_alone_is_recorded_where_that_is_what_the_server_shall_see(tmp_path):

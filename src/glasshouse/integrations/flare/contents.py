@@ -14,6 +14,10 @@ from glasshouse.errors import BadInput, quoted
 KINDS = {DataKind.WEIGHTS: "after", DataKind.WEIGHT_DIFF: "delta"}
 
 
+class Disguised(BadInput):
+    """The tensors are encrypted or quantised, which is no fault of theirs."""
+
+
 @dataclass(frozen=True, eq=False)
 class Contents:
     """Arrays by name: weights ("after" training, or as they are sent), or a "delta" of them.
@@ -58,16 +62,16 @@ def contents_of(exchanged: DXO) -> Contents:
     """The arrays of weights, or of a difference of weights."""
     disguise = exchanged.get_meta_prop(MetaKey.PROCESSED_ALGORITHM)
     if disguise is not None:
-        raise BadInput(
+        raise Disguised(
             f"the tensors are encrypted or quantised by {quoted(disguise)}, so that nothing can be read from "
             "them; run the job without it"
         )
     arrays = {name: as_array(name, value) for name, value in exchanged.data.items()}
-    return Contents(
-        KINDS[exchanged.data_kind],
-        arrays,
-        float(exchanged.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND, 1)),
-    )
+    steps = exchanged.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND, 1)
+    try:
+        return Contents(KINDS[exchanged.data_kind], arrays, float(steps))
+    except (TypeError, ValueError, OverflowError):
+        raise BadInput(f"NUM_STEPS_CURRENT_ROUND = {quoted(steps)} is no number") from None
 
 
 def as_array(name: str, value: Any) -> np.ndarray:
@@ -79,7 +83,10 @@ def as_array(name: str, value: Any) -> np.ndarray:
         if value.dtype.is_floating_point and value.dtype.itemsize < 4:
             value = value.float()  # numpy has no bfloat16
         value = value.numpy()
-    array = np.array(value)
+    try:
+        array = np.array(value)
+    except ValueError:
+        raise BadInput(f"{quoted(name)} is no array; send numpy arrays or tensors") from None
     if array.dtype.kind not in "fiub":
         raise BadInput(f"{quoted(name)} is {array.dtype}, not numbers; send numpy arrays or tensors")
     return array

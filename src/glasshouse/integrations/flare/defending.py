@@ -17,7 +17,7 @@ from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.checking import fault_in
 from glasshouse.integrations.flare.contents import Contents, read_contents, replaced
 from glasshouse.integrations.flare.events import about, withheld
-from glasshouse.integrations.flare.jobs import without_our_code
+from glasshouse.integrations.flare.jobs import add
 from glasshouse.integrations.flare.networks import agreed, arrays_of, vector_of
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.seeds import derive, torch_rng
@@ -65,9 +65,8 @@ class DefendUpdate(Filter):
         self._round = 0
 
     def add_to_fed_job(self, job: Any, ctx: Any, **options: Any) -> None:
-        """Called by the Job API: what a client sends passes through here."""
-        without_our_code(job)
-        super().add_to_fed_job(job, ctx, filter_type=FilterType.TASK_RESULT, tasks=[self.task], **options)
+        """Called by the Job API and by recipes: what a client sends passes through here."""
+        add(self, FilterType.TASK_RESULT, job, ctx, options)
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Keep what the client received: its update is the difference."""

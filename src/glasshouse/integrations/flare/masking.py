@@ -21,7 +21,7 @@ from glasshouse.federation.secagg.messages import Keys, Masked, Refused, Reveale
 from glasshouse.integrations.flare.checking import fault_in
 from glasshouse.integrations.flare.contents import Contents, read_contents
 from glasshouse.integrations.flare.events import about, withheld
-from glasshouse.integrations.flare.jobs import without_our_code
+from glasshouse.integrations.flare.jobs import add
 from glasshouse.integrations.flare.wire import packed, unpacked
 
 TOPIC = "glasshouse.secure-sum"
@@ -45,9 +45,8 @@ class MaskUpdates(Filter):
         self._lock = threading.Lock()
 
     def add_to_fed_job(self, job: Any, ctx: Any, **options: Any) -> None:
-        """Called by the Job API: what a client sends passes through here."""
-        without_our_code(job)
-        super().add_to_fed_job(job, ctx, filter_type=FilterType.TASK_RESULT, tasks=[self.task], **options)
+        """Called by the Job API and by recipes: what a client sends passes through here."""
+        add(self, FilterType.TASK_RESULT, job, ctx, options)
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Listen for the server's requests, and keep the model that an update starts from."""

@@ -24,9 +24,16 @@ from nvflare.job_config.defs import FilterType
 
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.checking import fault_in
-from glasshouse.integrations.flare.contents import Contents, as_array, contents_of, emptied, read_contents
+from glasshouse.integrations.flare.contents import (
+    Contents,
+    Disguised,
+    as_array,
+    contents_of,
+    emptied,
+    read_contents,
+)
 from glasshouse.integrations.flare.events import REPORTED, SUMMED, about, who_and_what
-from glasshouse.integrations.flare.jobs import without_our_code
+from glasshouse.integrations.flare.jobs import add
 from glasshouse.recording import Recorder, Seen
 
 
@@ -85,12 +92,12 @@ class RecordRounds(Filter):
         self._round: Open | None = None
         self._final: Mapping[str, np.ndarray] | None = None
         self._averages = True  # until a model is sent that is not the mean of the round before
+        self._stopped = False
         self._lock = threading.RLock()  # results arrive in threads of their own
 
     def add_to_fed_job(self, job: Any, ctx: Any, **options: Any) -> None:
-        """Called by the Job API: what the server receives passes through here."""
-        without_our_code(job)
-        super().add_to_fed_job(job, ctx, filter_type=FilterType.TASK_RESULT, tasks=[self.task], **options)
+        """Called by the Job API and by recipes: what the server receives passes through here."""
+        add(self, FilterType.TASK_RESULT, job, ctx, options)
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         """Pass a client's result on to the aggregator, or nothing in its place where that could spoil it."""
@@ -100,10 +107,14 @@ class RecordRounds(Filter):
             client = fl_ctx.get_peer_context().get_identity_name()
             try:
                 result = read_contents(shareable)
-            except BadInput as error:
+                if result is None:
+                    return shareable
+                fault = fault_in(result.arrays, self._round.sent, result.steps)
+            except Disguised as error:
                 self._stop(fl_ctx, f"client {client}: {error}")
                 return shareable
-            fault = None if result is None else fault_in(result.arrays, self._round.sent, result.steps)
+            except BadInput as error:
+                fault = str(error)
             if fault is None:
                 return shareable
             self._round.rejected[client] = fault
@@ -242,7 +253,9 @@ class RecordRounds(Filter):
         self._recorder = None
         if self._round is not None:
             self._round.seen, self._round.closing = None, ExitStack()  # what is not whole is no round
-        self.log_error(fl_ctx, f"Glasshouse records nothing more of this job: {why}", fire_event=False)
+        if not self._stopped:
+            self._stopped = True
+            self.log_error(fl_ctx, f"Glasshouse records nothing more of this job: {why}", fire_event=False)
 
 
 def _close(expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> bool:

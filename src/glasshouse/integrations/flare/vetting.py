@@ -18,7 +18,7 @@ from glasshouse.data.parts import read_pair
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.contents import Contents, read_contents
 from glasshouse.integrations.flare.events import report
-from glasshouse.integrations.flare.jobs import without_our_code
+from glasshouse.integrations.flare.jobs import add
 from glasshouse.integrations.flare.networks import agreed
 from glasshouse.vetting.structure import network_signs
 from glasshouse.vetting.vet import vet
@@ -51,9 +51,8 @@ class VetModel(Filter):
         self._earlier: deque[nn.Module] = deque(maxlen=history)
 
     def add_to_fed_job(self, job: Any, ctx: Any, **options: Any) -> None:
-        """Called by the Job API: what a client receives passes through here."""
-        without_our_code(job)
-        super().add_to_fed_job(job, ctx, filter_type=FilterType.TASK_DATA, tasks=[self.task], **options)
+        """Called by the Job API and by recipes: what a client receives passes through here."""
+        add(self, FilterType.TASK_DATA, job, ctx, options)
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         """Pass an honest model on to training."""

@@ -11,7 +11,7 @@ PAGE = docs_world.ROOT / "docs" / "shipped-defences.md"
 def test_what_the_page_shows_of_a_framework_can_be_run(framework, package, monkeypatch, tmp_path):
     pytest.importorskip(package)
     docs_world.shrunk(monkeypatch)
-    world = docs_world.World(tmp_path / "world")
+    world = docs_world.World(tmp_path)
     blocks = [block[0] for block in docs_world.BLOCK.finditer(PAGE.read_text())]
     shown = [block for block in blocks if f"integrations.{framework}" in block]
     assert shown

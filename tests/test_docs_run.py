@@ -9,8 +9,7 @@ import pytest
 
 PAGES = [docs_world.ROOT / "README.md", *sorted((docs_world.ROOT / "docs").rglob("*.md"))]
 ELSEWHERE = ("api.md", "shipped-defences.md")
-"""Pages that show nothing to run, or what other tests run, where its frameworks are installed."""
-
+"""The reference, and pages that need an extra: test_shipped_docs.py runs them."""
 SHOWING = [page for page in PAGES if docs_world.BLOCK.search(page.read_text()) and page.name not in ELSEWHERE]
 LONG = ("robustness.md",)
 """Pages of which one snippet alone takes half a minute."""

@@ -225,7 +225,7 @@ class Page:
     def _bound(self, name: str, spec: str) -> str:
         measure = self._measure(name, spec, "epsilon-delta-lower-bound-client")
         if measure is None or measure.value is None:
-            measure = self._measure(name, spec, "epsilon-delta-lower-bound")
+            measure = self._measure(name, spec, "epsilon-delta-lower-bound", attack="canary-records")
         if measure is None or measure.value is None:
             return "-"
         refuted = any(one.bound.row.metric == measure.row.metric for one in self._contradicted(name, spec))
@@ -269,7 +269,7 @@ def cell(measure: Measure | None) -> str:
 def epsilon(value: float) -> str:
     """An epsilon with three digits."""
     if math.isinf(value):
-        return "nothing"
+        return "none"
     return f"{value:.2e}" if value >= 1e6 else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -219,6 +219,7 @@ def test_canaries_that_cannot_be_inserted_say_why(experiment, tmp_path, engine):
         "canary-records(canaries=0)",
         "canary-records(images='blue')",
         "canary-clients(canaries=-1)",
+        "canary-updates(canaries=0)",
     ):
         with pytest.raises(BadInput, match="out of range"):
             ATTACKS.make(spec)

@@ -57,9 +57,10 @@ class CanaryClients(CanaryAttack):
     needs: ClassVar[tuple[type[Access], ...]] = (AggregateAccess,)
     knows = ("directions",)
     unit = "client"
+    called: ClassVar[str] = "canary-clients"
 
     def __post_init__(self) -> None:
-        check_whole("canary-clients", "canaries", self.canaries, 1, 10**5)
+        check_whole(self.called, "canaries", self.canaries, 1, 10**5)
 
     def run(self, access: Access, knowledge: Knowledge, rng: torch.Generator) -> CanaryClientScores:
         assert isinstance(access, AggregateAccess)
@@ -79,6 +80,7 @@ class CanaryUpdates(CanaryClients):
 
     canaries: int = 200
     needs = (UpdateAccess,)
+    called = "canary-updates"
 
     def run(self, access: Access, knowledge: Knowledge, rng: torch.Generator) -> CanaryClientScores:
         assert isinstance(access, UpdateAccess)

@@ -5,14 +5,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from cases import access_to, finished, question_about, question_about_labels, scores
-from conftest import CLASSES, make_images, make_model, make_plain_model, make_split
+from conftest import CLASSES, SHAPE, make_images, make_model, make_plain_model, make_split
 from torch import nn
 
-from glasshouse.access import AggregateAccess, QueryAccess, ServerAccess, UpdateAccess
+from glasshouse.access import AggregateAccess, Protocol, QueryAccess, ServerAccess, UpdateAccess
 from glasshouse.attacks import ATTACKS
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.crafted.saturated_head import SaturatedHead
-from glasshouse.attacks.labels.counts import LabelCountsFromUpdates
+from glasshouse.attacks.labels.counts import LabelCountsFromUpdates, count_labels
+from glasshouse.attacks.labels.head import find_head
 from glasshouse.attacks.membership.threshold import Gap, LossThreshold
 from glasshouse.auditing.examine import examine
 from glasshouse.defences import make_defences
@@ -22,6 +23,7 @@ from glasshouse.evidence.labels import CountedLabels, LabelCounts
 from glasshouse.evidence.membership import MembershipScores
 from glasshouse.federation.strategies.fedavg import FedSGD
 from glasshouse.learning.evaluate import predict
+from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.measures.labels import overlap, whole_counts
 
@@ -110,6 +112,15 @@ def test_a_model_that_knows_its_labels_leaves_nothing_to_count(engine):
     case = finished(engine, split=make_split((40,)), recipe=Recipe(epochs=300, batch_size=10, lr=0.2))
     (counted,) = LabelCountsFromUpdates().run(access_to(case, UpdateAccess), Knowledge(), RNG).counted
     assert counted.counts.tolist() == [10, 10, 10, 10]
+
+
+def test_an_update_that_leaves_the_biases_as_they_were_tells_no_class_apart():
+    model = make_plain_model()
+    layout = Layout.of(model)
+    head = find_head(Protocol(model, layout, Recipe(), SHAPE, CLASSES))
+    delta = torch.ones(layout.size)
+    layout.named(delta)[head.bias].zero_()
+    assert count_labels(layout, head, read_vector(model), delta, 0.1, 40, 1).tolist() == [10, 10, 10, 10]
 
 
 def test_the_sum_of_the_updates_gives_the_labels_of_all_clients_together(engine):

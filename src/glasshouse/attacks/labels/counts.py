@@ -89,10 +89,13 @@ def count_labels(
     smoothing: float = 0.0,
 ) -> np.ndarray:
     """The label counts behind `delta` = -`gradient_scale` times the mean gradient, shape (classes,)."""
+    moved = layout.named(delta)[head.bias].double().numpy()
+    if not moved.any() and delta.any():  # a defence held the biases back, and nothing tells one class apart
+        return whole_counts(np.ones(len(moved)), samples)
     # Several steps move the head while the gradients are taken; its middle position stands for all of them.
     equations = label_equations(layout, head, sent if steps == 1 else sent + delta / 2, delta, smoothing)
     with np.errstate(all="ignore"):  # what is not finite is refused as such
-        g = -layout.named(delta)[head.bias].double().numpy() / gradient_scale
+        g = -moved / gradient_scale
     if not (np.isfinite(equations).all() and np.isfinite(g).all()):
         raise CannotRun("the update of the last layer, divided by the learning rate, is not finite")
     counts = whole_counts(label_shares(equations, g), samples)

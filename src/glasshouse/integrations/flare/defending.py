@@ -11,8 +11,8 @@ from nvflare.apis.shareable import Shareable
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.job_config.defs import FilterType
 
-from glasshouse.defences import make_defences
-from glasshouse.defences.defence import Defence, Stack
+from glasshouse.defences.defence import Stack
+from glasshouse.defences.reach import applicable
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.checking import fault_in
 from glasshouse.integrations.flare.contents import Contents, read_contents, replaced
@@ -114,11 +114,7 @@ class DefendUpdate(Filter):
 
 def of_updates(spec: str) -> Stack:
     """The defences that `spec` names, if all of them act on the update of one client and on nothing else."""
-    stack = make_defences(spec)
-    for defence in stack.defences:
-        for hook, why in ELSEWHERE.items():
-            if getattr(type(defence), hook) is not getattr(Defence, hook):
-                raise BadInput(f"{type(defence).__name__} {why}")
+    stack = applicable(spec, ELSEWHERE)
     if not stack.defences:
         raise BadInput("defences = 'none' changes nothing; leave the filter out of the job")
     return stack

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
+from glasshouse.defences.reach import applicable
 from glasshouse.errors import BadInput
 from glasshouse.federation.local import Received, client_seed, local_task
 from glasshouse.federation.strategies import STRATEGIES
@@ -23,7 +24,7 @@ from glasshouse.integrations.flower.framework import (
     RecordDict,
 )
 from glasshouse.integrations.flower.labels import REPORT, SUMMED
-from glasshouse.integrations.flower.mods import OUT_OF_REACH, Mod, applicable
+from glasshouse.integrations.flower.mods import OUT_OF_REACH, Mod
 from glasshouse.integrations.flower.records import (
     number_of,
     record_of,

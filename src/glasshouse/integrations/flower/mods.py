@@ -7,9 +7,8 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from glasshouse.defences import make_defences
-from glasshouse.defences.defence import Defence, Stack
-from glasshouse.errors import BadInput
+from glasshouse.defences.defence import Stack
+from glasshouse.defences.reach import applicable
 from glasshouse.integrations.flower.framework import ArrayRecord, ConfigRecord, Context, Message
 from glasshouse.integrations.flower.records import (
     State,
@@ -98,16 +97,6 @@ def noise_rng(seed: int | None, number: int, client: int) -> torch.Generator:
     if seed is None:
         return torch.Generator().manual_seed(secrets.randbits(63))
     return torch_rng(derive(seed, "round", number), "client", client, "defence")
-
-
-def applicable(spec: str | Stack, out_of_reach: Mapping[str, str]) -> Stack:
-    """The defences that `spec` names, none of which needs a hook that is `out_of_reach`."""
-    stack = make_defences(spec) if isinstance(spec, str) else spec
-    for defence in stack.defences:
-        for hook, reason in out_of_reach.items():
-            if getattr(type(defence), hook) is not getattr(Defence, hook):
-                raise BadInput(f"{stack}: {type(defence).__name__} {reason}")
-    return stack
 
 
 def vet_mod(

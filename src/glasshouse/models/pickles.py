@@ -14,8 +14,8 @@ import torch
 MOST_BYTES = 1 << 24
 """As much of a pickle is looked through; those of weights are far smaller."""
 
-DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What zipfile raises over a record that is broken, encrypted, or packed in a way it does not know."""
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+"""What zipfile raises over an archive that is broken, encrypted, or packed in a way it does not know."""
 
 PARTS = re.compile(
     r"collections OrderedDict|torch\._utils _rebuild_\w+|torch\._tensor _rebuild_from_type_v2"
@@ -49,7 +49,11 @@ def _pickles(path: Path) -> Iterator[bytes]:
         with path.open("rb") as file:
             yield file.read(MOST_BYTES)
         return
-    with zipfile.ZipFile(path) as archive:
+    try:
+        archive = zipfile.ZipFile(path)
+    except DAMAGED:  # torch has no list of its records either
+        return
+    with archive:
         for record in archive.infolist():
             if record.filename.endswith(".pkl"):
                 try:

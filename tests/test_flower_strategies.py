@@ -211,5 +211,7 @@ def test_an_app_of_another_kind_is_told_what_to_run():
 def test_what_a_strategy_needs_is_asked_for_before_the_first_round():
     with pytest.raises(BadInput, match="needs images of the server"):
         GlasshouseStrategy("feddf", make_model(), SHAPE, CLASSES)
+    with pytest.raises(BadInput, match="reply with weights, not gradients"):
+        GlasshouseStrategy("fedsgd(gradients=True)", make_model(), SHAPE, CLASSES)
     with pytest.raises(BadInput, match="scaffold computes"):
         GlasshouseClient("scaffold", make_model(), own_images, recipe=Recipe(momentum=0.9))

@@ -51,6 +51,39 @@ def members_loss(model, vector):
     return F.cross_entropy(model.eval()(everyone.x), everyone.y).item()
 
 
+def test_fedsgd_sends_gradients_themselves_where_the_weights_are_too_large_to_show_them(engine):
+    model = make_plain_model()
+    with torch.no_grad():
+        model[-1].bias += 4096  # where float32 has steps of 2**-12; that all are larger leaves the loss
+    start, sizes = read_vector(model), (6, 8)
+    split = make_split(sizes)
+
+    def update(spec):
+        strategy = STRATEGIES.make(spec)
+        federation = Federation(
+            model, split, RECIPE, engine=engine, strategy=strategy, channel=Plain(), seed=3
+        )
+        return federation.exchange(start, [1], 0).delivery.updates[0].delta
+
+    images = split.pool[split.clients[1]]
+    write_vector(model, start)
+    loss = F.cross_entropy(model.train()(images.x), images.y)
+    gradient = parameters_to_vector(torch.autograd.grad(loss, list(model.parameters())))
+    exact, rounded = update("fedsgd(gradients=True)"), update("fedsgd")
+    torch.testing.assert_close(exact, -RECIPE.lr * gradient, rtol=1e-5, atol=1e-8)
+    steps = rounded[-split.pool.classes :] * 2**12  # of the bias, between whose neighbours lies no change
+    assert torch.equal(steps, steps.round())
+    assert (rounded - exact).abs()[-split.pool.classes :].max() > 1e-5
+
+
+@pytest.mark.parametrize("changed", ["weight_decay", "clip_grad_norm"])
+def test_gradients_are_not_sent_where_they_are_not_what_the_step_takes(changed):
+    recipe = dataclasses.replace(RECIPE, **{changed: 0.5})
+    assert STRATEGIES.make("fedsgd").local(recipe).epochs == 1
+    with pytest.raises(BadInput, match=f"{changed} = 0.5 acts after the gradient"):
+        STRATEGIES.make("fedsgd(gradients=True)").local(recipe)
+
+
 @pytest.mark.parametrize("name", list(STRATEGIES))
 def test_every_strategy_learns_from_half_of_the_clients_at_a_time(name, engine):
     model = make_plain_model()

@@ -28,9 +28,9 @@ def attacks_of(name):
         return [name.split("/")[2]]
     if kind == "table-3" or kind == "table-4":
         return [*HEADS, PEELED] if network in ("cnn", "mlp") else [PUBLISHED, CODED]
-    return {"heads": [*HEADS], "dp": [PUBLISHED, CODED], "local-steps": [PUBLISHED, CODED]}.get(
-        kind, [PUBLISHED, CODED] if kind in ("table-5", "table-7") else [CODED, PEELED]
-    )
+    if kind in ("heads", "weights"):
+        return [*HEADS]
+    return [PUBLISHED, CODED] if kind in ("dp", "local-steps", "table-5", "table-7") else [CODED, PEELED]
 
 
 def made_up(scale):
@@ -89,7 +89,18 @@ def test_tables_charts_and_pictures_fit_the_page_at_every_scale(scale, tmp_path)
     run = shown(list(made_up(scale)), tmp_path)
     names = {table.name for table in run.study.tables}
     assert {"table-3", "table-4-rate", "table-4-psnr", "table-5", "table-6", "table-7", "table-8"} <= names
-    assert {"collisions", "dp", "quantisation", "local-steps", "laws", "fits", "vetting", "heads"} <= names
+    expected = {
+        "collisions",
+        "dp",
+        "quantisation",
+        "local-steps",
+        "laws",
+        "fits",
+        "vetting",
+        "heads",
+        "weights",
+    }
+    assert expected <= names
     assert {"autoencoders", "table-4-quality"} <= names
     charts = {chart.name for chart in run.study.charts}
     assert {"figure-5", f"figure-5-{CODED}", "collisions", "dp", "quantisation", "heads"} <= charts

@@ -194,3 +194,11 @@ def test_several_local_steps_are_judged_without_the_single_one(left, verdict):
     findings = rate("local-steps/1", 0.9) + rate("local-steps/5", left) + rate("local-steps/5", left, CODED)
     found = verdict_on(findings, "Does it work where clients take several")
     assert (found.verdict, len(found.parts)) == (verdict, 2)
+
+
+@pytest.mark.parametrize(("weights", "verdict"), [(0.3, "holds"), (0.49, "refuted"), (0.45, "not shown")])
+def test_rates_where_weights_are_sent_are_compared_with_those_of_gradients(weights, verdict):
+    exact = rate("table-4/cnn/cifar10/1024", 0.5) + rate("table-4/cnn/cifar10/1024", 0.5, DRAWN)
+    found = verdict_on(exact + rate("weights/1024", weights), "Does it find less, as published")
+    assert found.verdict == verdict
+    assert list(found.cells) == ["weights/1024", "table-4/cnn/cifar10/1024"]

@@ -113,8 +113,8 @@ def test_a_file_that_can_be_read_and_holds_something_else_is_a_verdict(command, 
         saved(STATE)[:2000],
         saved(STATE).replace(b"_rebuild_tensor_v2", b"_rebuild_tensor_v9", 1),  # its checksum no longer fits
         saved(STATE).replace(b"PK\x01\x02\x00\x00\x00\x00\x08\x08", b"PK\x01\x02\x00\x00\x00\x00\x09\x08", 1),
-        b"\xff".join(saved(STATE).rsplit(b"archive/data.pkl", 1)),  # a name that is no text, in the list of names
-        saved(STATE)[:27] + b"\x02" + saved(STATE)[28:],  # the same before a record, whose name seems longer
+        b"\xff".join(saved(STATE).rsplit(b"archive/data.pkl", 1)),  # its list names what is no text
+        saved(STATE)[:27] + b"\x02" + saved(STATE)[28:],  # a record with another name
         saved(STATE, _use_new_zipfile_serialization=False)[:-100],
         pickle.dumps(torch.float32, protocol=2)[:-1],
     ],

@@ -16,7 +16,7 @@ from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
 from glasshouse.errors import BadInput
 from glasshouse.federation.canaries import CanaryClients
-from glasshouse.federation.local import Received, client_seed, local_task
+from glasshouse.federation.local import LastGradient, Received, client_seed, local_task
 from glasshouse.federation.rows import RowWriter
 from glasshouse.federation.strategies.strategy import LocalTask, Strategy, Tensors, byte_count
 from glasshouse.federation.updates import Delivery, Row, StoredUpdate, Update, weighted_sum
@@ -25,7 +25,7 @@ from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, read_vector, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.shared import Shared
-from glasshouse.learning.step import Step
+from glasshouse.learning.step import Step, compose
 
 NOTHING = torch.empty(0)
 
@@ -283,12 +283,16 @@ def _local_task(
     def change(step: Step) -> Tensor:
         if population.canaries is not None and client in population.canaries:
             return population.canaries.update(client, population.layout)
-        trained = fit(population.model, sent, images, recipe, client_seed(block.seed, client), step)
+        last = LastGradient()
+        heard = compose(step, last) if population.strategy.sends_gradients else step
+        trained = fit(population.model, sent, images, recipe, client_seed(block.seed, client), heard)
         if len(population.local_test):
             tested = pool[population.local_test]
             right = hits(population.model, tested)
             own = own_accuracy(right, tested.y, images.label_counts())
             accuracies.append((right.double().mean().item(), own))
+        if population.strategy.sends_gradients:
+            return last.change(trained - sent, recipe.rates(len(images))[-1])
         return trained - sent
 
     return local_task(

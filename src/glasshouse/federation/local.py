@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from glasshouse.data.images import Images
 from glasshouse.defences.defence import Stack
 from glasshouse.federation.strategies.strategy import LocalTask, Tensors
-from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, write_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive, torch_rng
@@ -39,21 +39,17 @@ def local_task(
     *,
     seed: int,
     client: int,
+    change: Callable[[Step], Tensor],
     shares: int | None = None,
-    change: Callable[[Step], Tensor] | None = None,
 ) -> LocalTask:
     """The task of `client` in the round that has `seed`; `module` is left with the weights sent.
 
-    `change` returns how training with a step changes the model, shape (P,); by default that of `fit`. With
-    `shares`, the update gets this client's part of the noise that so many clients make.
+    `change` returns how training with a step changes the model, shape (P,). With `shares`, the update gets
+    this client's part of the noise that so many clients make.
     """
-    own_seed = client_seed(seed, client)
-
-    def trained(step: Step) -> Tensor:
-        return fit(module, received.sent, images, recipe, own_seed, step) - received.sent
 
     def fitted(step: Step) -> Tensor:
-        delta = (change or trained)(compose(step, defences.training()))
+        delta = change(compose(step, defences.training()))
         rng = torch_rng(seed, "client", client, "defence")
         update = defences.on_update(delta, layout, rng)
         if shares is None:
@@ -63,5 +59,28 @@ def local_task(
 
     write_vector(module, received.sent)
     return LocalTask(
-        module, layout, received.sent, images, recipe, received.payload, received.kept, fitted, own_seed
+        module,
+        layout,
+        received.sent,
+        images,
+        recipe,
+        received.payload,
+        received.kept,
+        fitted,
+        client_seed(seed, client),
     )
+
+
+class LastGradient(Step):
+    """Keeps the gradient of the last batch, as every step before it has left it."""
+
+    def steer(self, parameters: list[nn.Parameter], rng: torch.Generator) -> None:
+        reached = (torch.zeros_like(one) if one.grad is None else one.grad for one in parameters)
+        self._gradient = torch.cat([gradient.flatten() for gradient in reached])
+
+    def change(self, delta: Tensor, rate: float) -> Tensor:
+        """A step's change of the state, shape (P,), with that of the parameters as the gradient has it.
+
+        `delta` is the same after rounding, from which the change of the buffers is taken.
+        """
+        return torch.cat([-rate * self._gradient, delta[len(self._gradient) :]])

@@ -102,6 +102,11 @@ class Strategy(ABC):
     client_reports: ClassVar[tuple[str, ...]] = ()
     server_payload: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def sends_gradients(self) -> bool:
+        """Whether clients, which take one step of plain SGD, send its gradient and not the rounded change."""
+        return False
+
     def local(self, recipe: Recipe) -> Recipe:
         """The recipe of a client, from that of the setting."""
         return recipe

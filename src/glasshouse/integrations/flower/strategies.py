@@ -96,6 +96,8 @@ class GlasshouseStrategy(FedAvg):
                 f"{type(self.strategy).__name__} needs images of the server; give them as `images`, "
                 "none that clients train on"
             )
+        if self.strategy.sends_gradients:
+            raise BadInput("clients in Flower reply with weights, not gradients; take 'fedsgd' as it is")
         self._module = laid_out(deepcopy(model))
         self._layout = Layout.of(model)
         self._shape, self._classes, self._seed = shape, classes, seed

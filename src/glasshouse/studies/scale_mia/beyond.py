@@ -14,6 +14,12 @@ from glasshouse.studies.showing import bracketed, table
 
 EXACT = "from an exact sum. "
 QUESTIONS = {
+    "weights": (
+        "Weights: recovery rate where clients send how their weights changed, as in the authors' code",
+        "batch",
+        "Everywhere else they send gradients, as the paper says. Weights are rounded to single precision, "
+        f"{EXACT}",
+    ),
     "collisions": ("Collisions: recovery rate by the number of directions", "batch", ""),
     "dp": (
         "Differential privacy: recovery rate by noise multiplier",

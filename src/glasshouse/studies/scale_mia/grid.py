@@ -26,7 +26,7 @@ from glasshouse.studies.scale_mia.claims import verdicts
 from glasshouse.studies.scale_mia.figures import charts, pictures
 from glasshouse.studies.scale_mia.layout import tables
 from glasshouse.studies.scale_mia.scales import SCALES, GridRow, Scale
-from glasshouse.studies.scale_mia.scenarios import SCENARIOS, RoundPlan, Scenario
+from glasshouse.studies.scale_mia.scenarios import SCENARIOS, WEIGHTS, RoundPlan, Scenario
 from glasshouse.studies.study import Cell, CellResult, Presentation, Study, Workplace
 from glasshouse.verdicts.claims import Verdict
 
@@ -132,6 +132,9 @@ def _beyond(grid: Scale) -> Iterator[Cell]:
     recipes["minibatches"] = Recipe(epochs=1, batch_size=grid.minibatch, lr=0.1)
     for batch in grid.collisions:
         yield _varied(grid, "collisions", str(batch), (CODED, *several), batch=batch)
+    for batch in grid.head_batches:
+        changes = {"strategy": WEIGHTS, "samples": grid.head_samples, "ideal": True}
+        yield _varied(grid, "weights", str(batch), HEADS, batch=batch, **changes)
     for noise in grid.noises:
         defence = f"differential-privacy(norm={NORM},noise={noise},clients={grid.plan.clients})"
         yield _varied(grid, "dp", noise, (*BOTH, *QUIET), defence=defence, ideal=True)

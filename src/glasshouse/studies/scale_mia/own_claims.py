@@ -60,6 +60,11 @@ def own_claims(measured: Measured) -> list[Claim]:
             "I. Does it work where clients take several local steps, as in federated averaging?",
             list(_several_steps(measured)),
         ),
+        Claim(
+            "J. Does it find less, as published, where clients send how their weights changed (over "
+            f"{HARDLY:g} less)?",
+            list(_rounded_weights(measured)),
+        ),
     ]
     return [dataclasses.replace(claim, own=True) for claim in asked]
 
@@ -146,3 +151,16 @@ def _several_steps(measured: Measured) -> Iterator[Part]:
                     [cell],
                     attack,
                 )
+
+
+def _rounded_weights(measured: Measured) -> Iterator[Part]:
+    for batch, cell in addresses.varied(measured, "weights").items():
+        pair = cell, exact(measured, int(batch))
+        yield part(
+            measured,
+            f"batch of {batch}",
+            "rate where weights are sent minus that of gradients",
+            apart(*(seeds_of(measured, one, PUBLISHED) for one in pair)),
+            pair,
+            holds=(-inf, -HARDLY),
+        )

@@ -52,6 +52,10 @@ STEP = Recipe(batch_size=0, lr=0.1)
 """As in the paper: one step of learning rate 0.1 on all of a client's images."""
 
 
+GRADIENTS, WEIGHTS = "fedsgd(gradients=True)", "fedsgd"
+"""What clients send: gradients, as in the paper, or how their weights changed, as in its authors' code."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A network for some data, and the images that the attacker trains its autoencoder on.
@@ -116,7 +120,7 @@ class RoundPlan:
     most: int
     options: tuple[str, ...] = ()
     recipe: Recipe = STEP
-    strategy: str = "fedsgd"
+    strategy: str = GRADIENTS
     defence: str = "none"
     passive: bool = False
     ideal: bool = False

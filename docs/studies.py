@@ -23,7 +23,10 @@ from glasshouse.exhibits import Chart, StudyTable
 from glasshouse.findings import Finding
 from glasshouse.report.run import Run, read_run
 from glasshouse.spelling import DASH, slug
+from glasshouse.store import kept
 from glasshouse.studies import STUDIES
+from glasshouse.studies.study import Cell, CellResult
+from glasshouse.studies.timings import write_usual_seconds
 from glasshouse.verdicts.claims import Verdict, correction
 
 HERE = Path(__file__).parent
@@ -154,12 +157,25 @@ def put(page: Path, mark: str, text: str) -> None:
 
 def from_run(folder: Path) -> None:
     """Fill the whole page of the study whose run this is."""
-    name = tomllib.loads((folder / "config.toml").read_text())["study"]
+    setup = tomllib.loads((folder / "config.toml").read_text())
+    name = setup["study"]
     run, page = read_run(folder), HERE / "studies" / f"{name}.md"
+    write_usual_seconds(name, setup["scale"], seconds(folder, STUDIES.make(name).cells(setup["scale"])))
     findings = write_findings(name, run.rows)
     verdicts = STUDIES.make(name).conclude(findings)
     put(page, "claims", claims(verdicts))
     put(page, "measured", measured(run, name, findings, verdicts))
+
+
+def seconds(folder: Path, cells: Iterable[Cell]) -> dict[str, float]:
+    """What a seed of each cell took, of the cells that the run has."""
+    spent: dict[str, float] = {}
+    for cell in cells:
+        files = (folder / "work" / cell.name).glob("seed-*.json")
+        took = [result.seconds for file in files if (result := kept(file, CellResult)) and result.seconds]
+        if took:
+            spent[cell.name] = sum(took) / len(took)
+    return spent
 
 
 def judge_again() -> None:

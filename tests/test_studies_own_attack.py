@@ -19,7 +19,7 @@ from glasshouse.exhibits import Records
 from glasshouse.findings import from_row
 from glasshouse.learning.engine import Engine
 from glasshouse.measures.estimate import proportion
-from glasshouse.studies import STUDIES
+from glasshouse.studies import STUDIES, timings
 from glasshouse.studies.batch_robustness.cells import at_eps, attack_name
 from glasshouse.studies.mia_bad.cells import batch_column, sample_column, with_scores
 from glasshouse.studies.mia_bad.training import TrainedTarget
@@ -187,6 +187,19 @@ def test_where_only_findings_know_whether_a_number_is_printed_the_list_says_so(t
     monkeypatch.setattr(type(STUDIES.make("mia-bad")), "printed", lambda self, cell: None)
     line = list(overview("mia-bad", cells="*/central/8", out=tmp_path))[-1]
     assert line.split()[1:] == ["unknown", "unknown"]
+
+
+def test_what_never_ran_here_takes_as_long_as_it_took_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(timings, "FILE", tmp_path / "seconds.csv")
+    timings.FILE.write_text("study,scale,cell,seconds\n")
+    cell = "table-1/digits/mlp/central/8"
+    timings.write_usual_seconds("mia-bad", "smoke", {cell: 7, "other": 1})
+    timings.write_usual_seconds("mia-bad", "smoke", {cell: 1234.56})
+    timings.write_usual_seconds("mia-bad", "laptop", {cell: 8})
+    assert timings.usual_seconds("mia-bad", "smoke") == {cell: 1230, "other": 1}
+    line = list(overview("mia-bad", cells="*/central/8", seeds=2, out=tmp_path / "nowhere"))[-1]
+    assert line.startswith(cell)
+    assert line.endswith("about 2,460.0, on two cores")
 
 
 @pytest.mark.parametrize(("words", "said"), [

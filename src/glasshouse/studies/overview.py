@@ -6,6 +6,7 @@ from pathlib import Path
 from glasshouse.store import kept
 from glasshouse.studies.run import Plan, cell_file, chosen_cells, default_folder, read_plan
 from glasshouse.studies.study import Cell, CellResult, Study
+from glasshouse.studies.timings import usual_seconds
 
 WHOLE = {"smoke": "under a minute in all", "laptop": "up to four hours in all on two cores"}
 """How long all cells of a scale take together, as far as that was measured."""
@@ -23,7 +24,7 @@ def overview(
     attack: str | None = None,
     out: Path | str | None = None,
 ) -> Iterator[str]:
-    """A line for each cell that matches: whether a number is printed, and its seconds where it ran.
+    """A line for each cell that matches: whether a number is printed, and how long it takes.
 
     What ran is read from the run's folder; nothing is run and nothing is written.
     """
@@ -33,7 +34,7 @@ def overview(
     width = max(len(cell.name) for cell in listed)
     counts = sorted({len(plan.seeds_of(cell)) for cell in listed})
     whole = WHOLE.get(scale, "how long it takes is unknown")
-    grid = len(plan.study.cells(scale))
+    grid, usual = len(plan.study.cells(scale)), usual_seconds(name, scale)
     shown = f"{grid} cells" if len(listed) == grid else f"{len(listed)} of {grid} cells"
     several = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
     each = f"{several} {'seed' if counts == [1] else 'seeds'} each"
@@ -41,7 +42,7 @@ def overview(
     yield f"{'cell':{width}}  {'printed':8}  seconds"
     for cell in listed:
         done = _done(folder, plan, cell)
-        seconds = _seconds(done, len(plan.seeds_of(cell)))
+        seconds = _seconds(done, len(plan.seeds_of(cell)), usual.get(cell.name))
         yield f"{cell.name:{width}}  {_printed(plan.study, cell, done):8}  {seconds}"
 
 
@@ -60,11 +61,12 @@ def _printed(study: Study, cell: Cell, done: list[CellResult]) -> str:
     return UNKNOWN if known is None else "yes" if known else "no"
 
 
-def _seconds(done: list[CellResult], count: int) -> str:
-    """How long the finished seeds took, and so about how long the others will."""
+def _seconds(done: list[CellResult], count: int, usual: float | None) -> str:
+    """How long the finished seeds took, and so about how long the others will; else what is usual."""
     took = [result.seconds for result in done if result.seconds is not None]
     if not took:
-        return "done, time not recorded" if done else UNKNOWN
+        expected = UNKNOWN if usual is None else f"about {usual * count:,.1f}, on two cores"
+        return "done, time not recorded" if done else expected
     mean = sum(took) / len(took)
     if len(done) == count:
         return f"{sum(took):,.1f}, done"

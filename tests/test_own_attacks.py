@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from glasshouse.attacks.attack import Attack, Nobody
 from glasshouse.attacks.membership.threshold import Gap
 from glasshouse.auditing.attacking import assignments
 from glasshouse.auditing.examine import examine
+from glasshouse.command_options import tell_decision
 from glasshouse.errors import BadInput, CannotRun, Fault
 from glasshouse.evidence.evasion import AdversarialExamples
 from glasshouse.evidence.labels import CountedLabels, LabelCounts
@@ -128,6 +130,16 @@ def test_a_fault_of_the_machine_is_no_finding(case, error):
     with pytest.raises(Fault) as fault:
         examine(case, f"{__name__}:Own", QueryAccess)
     assert "\n" not in str(fault.value)
+
+
+def test_the_terminal_names_an_own_attack_that_could_not_run(case, capsys):
+    ANSWER["now"] = raising(KeyError("oops"))
+    findings = examine(case, f"{__name__}:Own", QueryAccess).findings()
+    tell_decision(SimpleNamespace(findings=findings), {})
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        f"{__name__}:Own could not run: the attack raised KeyError: 'oops' (test_own_attacks.py"
+    )
 
 
 def test_an_interruption_is_no_finding(case):

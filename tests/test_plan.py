@@ -232,11 +232,18 @@ def test_a_plan_says_what_is_trained_who_attacks_and_how_long(plan):
         ("shadow models", 4, 2, 3),
         ("shadow models, gaussian noise 0.05", 4, 2, 3),
     ]
-    assert "3 clients with 20 images each" in text
+    assert "3 clients by iid, with 20 training images each" in text
     assert re.search(r"crafting server: saturated-head\+", text)
     assert re.search(r"about [\w ]+ with 1 worker \(", text)
     assert plan.seconds.total > 0
     assert plan.impossible == []
+
+
+def test_a_plan_says_what_was_made_of_the_network():
+    with Engine(1) as engine:
+        planner = Planner(prepare(small(model={"train": ["5.*"]})), engine)
+        for lines in (whole(planner.plan), short(planner.plan)):
+            assert "clients train and send 5.weight, 5.bias (" in " ".join(" ".join(lines).split())
 
 
 def test_lines_of_a_plan_fit_eighty_columns(plan):

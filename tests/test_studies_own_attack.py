@@ -183,10 +183,23 @@ def test_the_list_knows_the_printed_numbers_of_mia_bad(tmp_path):
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_where_only_findings_know_whether_a_number_is_printed_the_list_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(type(STUDIES.make("mia-bad")), "printed", lambda self, cell: None)
-    line = list(overview("mia-bad", cells="*/central/8", out=tmp_path))[-1]
-    assert line.split()[1:] == ["unknown", "unknown"]
+@pytest.mark.parametrize(("study", "scale", "yes", "no"), [
+    ("ats", "laptop", "figure-8/cifar100/convnet-16/library", "table-4/fashion-mnist/convnet-16/none"),
+    ("ats", "paper", "table-1/cifar100/resnet20-4/none", "figure-4/cifar100/resnet20-4/none"),
+    ("ats", "paper", "training/cifar100/resnet20-4/none", "table-6/cifar100/resnet20-4/hybrid-pruning-99"),
+    ("scale-mia", "laptop", "table-4/cnn/cifar10/1024", "heads/22/64"),
+    ("scale-mia", "laptop", "table-3/resnet/scale-mia/16", "table-3/cnn/scale-mia/16"),
+    ("scale-mia", "laptop", "table-5/alexnet/0.01/16", "table-5/cnn/0.01/16"),
+    ("fed-fsnet", "laptop", "table/mnist/mlp/f-1.0/fed-fsnet", "leaks/mnist/mlp/f-0.1/fed-fsnet"),
+    ("batch-robustness", "laptop", None, "full/fashion-mnist/stdcnn/lr/64"),
+    ("clients", "smoke", None, "clients-10"),
+])  # fmt: skip
+def test_the_list_knows_for_which_cells_a_number_is_printed(study, scale, yes, no, tmp_path):
+    _, _, *lines = overview(study, scale=scale, out=tmp_path)
+    printed = {line.split()[0]: line.split()[1] for line in lines}
+    assert {*printed.values()} <= {"yes", "no"}
+    assert yes is None or printed[yes] == "yes"
+    assert printed[no] == "no"
 
 
 def test_what_never_ran_here_takes_as_long_as_it_took_elsewhere(tmp_path, monkeypatch):

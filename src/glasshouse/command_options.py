@@ -59,13 +59,19 @@ def tell_verdict(verdict: str) -> None:
 
 
 def tell_decision(results: "Results", limits: dict[str, Any]) -> None:
-    """Print to standard error what the page of an audit opens with."""
+    """Print to standard error what the page opens with, and which of the user's own attacks failed."""
+    from glasshouse.models.loading import users_own
     from glasshouse.verdicts.decision import decide, lines
     from glasshouse.verdicts.limits import read_limits
+    from glasshouse.verdicts.metrics import NOT_RUN
     from glasshouse.verdicts.pooling import pooled
 
     for line in lines(decide(pooled(results.findings), read_limits(limits))):
         typer.echo(line, err=True)
+    unheard = {(one.attack, one.reason) for one in results.findings if one.metric == NOT_RUN and one.reason}
+    for attack, reason in sorted(unheard):
+        if attack and users_own(attack):
+            typer.echo(f"{attack} could not run: {reason}", err=True)
 
 
 def refuse_contradictions(results: "Results") -> None:

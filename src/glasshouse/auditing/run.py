@@ -20,7 +20,6 @@ from glasshouse.registry import newly_imported
 from glasshouse.results import Results, write_results
 from glasshouse.runfolder import RunFolder, open_run
 from glasshouse.store import slug
-from glasshouse.verdicts.division import division_lines
 
 Battery = Callable[..., tuple[list[Finding], Exhibits]]
 
@@ -53,8 +52,7 @@ def run_audit(
     stem = f"audit-{slug(Path(experiment.setting.data.name).stem)}"
     folder = open_run(Path(out) if out is not None else None, stem, experiment.config(), experiment.origin)
     with Progress(quiet=quiet) as progress, Engine(workers, engine, say=progress.say) as running:
-        told = division_lines(experiment.division) if parts is None else []
-        for line in filter(None, (*newly_imported(), *told, *experiment.news, folder.news)):
+        for line in filter(None, (*newly_imported(), folder.news)):
             progress.say(line)
         if not quiet:
             planner = Planner(
@@ -62,7 +60,8 @@ def run_audit(
             )
             announce(planner, progress)
         findings, exhibits = battery(experiment, folder, running, progress)
-        for seed in progress.track(range(setting.seed + 1, setting.seed + seeds), "seeds", seeds - 1):
+        others = range(setting.seed + 1, setting.seed + seeds)
+        for seed in progress.track(others, "seeds", seeds - 1) if others else ():
             repeated = prepared(seed)
             below = RunFolder(folder.path / "seeds" / str(seed), repeated.config(), repeated.origin)
             more, drawn = battery(repeated, below, running, progress, detailed=False)
@@ -85,7 +84,7 @@ def plan_audit(
     """What `run_audit` would do and how long that would take; it trains a few steps, and writes nothing."""
     experiment = _prepared(setting, dataset, model, parts)
     with Progress() as progress, Engine(workers, engine, say=progress.say) as running:
-        for line in filter(None, (*newly_imported(), experiment.copies)):
+        for line in newly_imported():
             progress.say(line)
         plan, _ = Planner(experiment, running, seeds=seeds, finished=parts is not None).timed()
     return plan

@@ -23,6 +23,8 @@ OF_ROWS = {"data": "data.name", "model": "model.name", "strategy": "training.str
 LONGEST = 300
 """Characters of a setting that are shown."""
 
+NONE = "none"
+
 Setting = str | tuple[str, ...]
 
 
@@ -176,12 +178,14 @@ def _shown(values: Sequence[Setting | None]) -> tuple[str, ...]:
     lists = [value for value in values if isinstance(value, tuple)]
     if len(lists) == len(values):
         common = set.intersection(*map(set, lists))
-        kept = [[item for item in value if item not in common] for value in lists]
+        kept = ["; ".join(item for item in value if item not in common) for value in lists]
         if any(kept):
-            return tuple(_cut("; ".join(items) or "none of these") for items in kept)
+            return tuple(
+                _cut(text) or ("none of these" if value else NONE) for text, value in zip(kept, lists)
+            )
         return tuple("; ".join(value) for value in lists)  # the same ones in another order
     return tuple(
-        "not set" if value is None else _cut("; ".join(value) if isinstance(value, tuple) else value)
+        "not set" if value is None else _cut("; ".join(value) if isinstance(value, tuple) else value) or NONE
         for value in values
     )
 

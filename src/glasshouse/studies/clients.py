@@ -48,9 +48,6 @@ class ClientsStudy(Study):
         counts = (FEWEST, 2, 5, MOST)
         return [Cell(_name(count), partial(_audit, SETTINGS[scale], count)) for count in counts]
 
-    def printed(self, cell: str) -> bool | None:
-        return False  # no paper asks this
-
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
         hidden = f"B. {MOST} clients hide members better than {FEWEST} from the loss threshold"
         questions = (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from glasshouse.store import kept
 from glasshouse.studies.run import Plan, cell_file, chosen_cells, default_folder, read_plan
-from glasshouse.studies.study import Cell, CellResult, Study
+from glasshouse.studies.study import Cell, CellResult
 from glasshouse.studies.timings import usual_seconds
 
 WHOLE = {"smoke": "under a minute in all", "laptop": "up to four hours in all on two cores"}
@@ -43,7 +43,7 @@ def overview(
     for cell in listed:
         done = _done(folder, plan, cell)
         seconds = _seconds(done, len(plan.seeds_of(cell)), usual.get(cell.name))
-        yield f"{cell.name:{width}}  {_printed(plan.study, cell, done):8}  {seconds}"
+        yield f"{cell.name:{width}}  {_printed(cell, done):8}  {seconds}"
 
 
 def _done(folder: Path, plan: Plan, cell: Cell) -> list[CellResult]:
@@ -53,12 +53,10 @@ def _done(folder: Path, plan: Plan, cell: Cell) -> list[CellResult]:
     return [result for result in found if result is not None]
 
 
-def _printed(study: Study, cell: Cell, done: list[CellResult]) -> str:
-    """Whether the paper prints a number for this cell, as the study knows or its findings say."""
-    known = study.printed(cell.name)
-    if done:
-        known = any(finding.printed is not None for result in done for finding in result.findings)
-    return UNKNOWN if known is None else "yes" if known else "no"
+def _printed(cell: Cell, done: list[CellResult]) -> str:
+    """Whether the paper prints a number for this cell."""
+    found = any(finding.printed is not None for result in done for finding in result.findings)
+    return "yes" if cell.printed or found else "no"
 
 
 def _seconds(done: list[CellResult], count: int, usual: float | None) -> str:

@@ -67,13 +67,14 @@ class Cell:
     What it returns is stamped with the study, the cell and the seed by whoever runs it; a cell without
     exhibits may return its findings alone. A `single` cell keeps one core busy and asks the engine for no
     more: many of them run at once. One that has `seeds` runs with so many, in place of the study's, unless
-    the user says how many.
+    the user says how many. For those that are `printed` the paper has a number.
     """
 
     name: str
     run: Callable[[Workplace], CellResult | list[Finding]]
     single: bool = False
     seeds: int | None = None
+    printed: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,6 @@ class Study(ABC):
     def check_attack(self, spec: str) -> None:
         """Refuse an attack of the right family that cannot be asked the study's question."""
         return
-
-    def printed(self, cell: str) -> bool | None:
-        """Whether the paper prints a number for a cell; null where only its findings know."""
-        return None
 
     @abstractmethod
     def cells(self, scale: str) -> list[Cell]:

@@ -240,7 +240,8 @@ def _confidence(options: Sequence[Option], best: Option | None, action: Action, 
         sentences.append(f"Kept out by all that was tried: {listed(out)}.")
     seeds = max(len(m.values) for m in judged)
     counts = [m.n for m in judged if m.n is not None]
-    among = f"; {min(counts)} to {max(counts)} answers stand behind each number" if counts else ""
+    span = dict.fromkeys((min(counts), max(counts))) if counts else ()
+    among = f"; {' to '.join(map(str, span))} answers stand behind each number" if counts else ""
     sentences.append(f"{'One seed' if seeds == 1 else f'{seeds} seeds'}{among}.")
     if limits.end != "possible" and action in ("ship", "defend"):
         wide = [m for m in judged if SEVERITIES.index(severity(m, "possible")) > 1]

@@ -21,6 +21,7 @@ from glasshouse.learning.step import PLAIN
 from glasshouse.progress import Progress
 from glasshouse.progress.time_left import Stage
 from glasshouse.spelling import defence_words
+from glasshouse.verdicts.division import division_lines
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ class Seconds:
 class AuditPlan:
     """What an audit will do, as it prints itself.
 
-    `data` says what was made of the data. `attacks` holds every attack on every target, with the `reason`
-    why where it cannot run. With several `seeds` all of it is repeated. A search begins with so many defences
-    that are `searched`; what follows depends on what it finds. `seconds` is null until it is estimated, and
-    where it cannot be: `untimed` then says why.
+    `data` says what was made of the data and the network. `attacks` holds every attack on every target, with
+    the `reason` why where it cannot run. With several `seeds` all of it is repeated. A search begins with so
+    many defences that are `searched`; what follows depends on what it finds. `seconds` is null until it is
+    estimated, and where it cannot be: `untimed` then says why.
     """
 
     title: str
@@ -111,12 +112,18 @@ class Planner:
         attacks = [one for chore in everything if isinstance(chore, Attacking) for one in chore.attacks]
         return AuditPlan(
             title=f"{setting.model.name} on {setting.data.name}, seed {setting.seed}",
-            data=data_lines(self._experiment.split),
+            data=tuple(self._told()),
             trained=tuple(_trained(self._experiment, everything)),
             attacks=tuple(attacks),
             seeds=self._seeds,
             searched=len(self._candidates),
         )
+
+    def _told(self) -> Iterator[str]:
+        """What was made of the data and the network."""
+        experiment = self._experiment
+        yield from data_lines(experiment.split) if self._finished else division_lines(experiment.division)
+        yield from experiment.news
 
     def timed(self) -> tuple[AuditPlan, list[Stage]]:
         """The plan with its seconds, and the tasks that it consists of."""

@@ -25,14 +25,8 @@ KNOWING = "+"
 
 
 def data_lines(split: Split) -> tuple[str, ...]:
-    """What was made of the data: who holds how much, and what is held out."""
-    sizes = sorted(map(len, split.clients))
-    each = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
-    held = (
-        f"{len(sizes)} clients with {each} images each"
-        if len(sizes) > 1
-        else f"one client with {each} images"
-    )
+    """Of a finished model: how many images it was trained on, and what there is beside them."""
+    members = f"{sum(map(len, split.clients))} members"
     others = [
         f"{len(positions)} {name}"
         for name, positions in (
@@ -42,13 +36,13 @@ def data_lines(split: Split) -> tuple[str, ...]:
         )
         if len(positions)
     ]
-    return (held, f"held out: {listed(others)}") if others else (held,)
+    return (f"{listed([members, *others])}",)
 
 
 def whole(plan: "AuditPlan") -> Iterator[str]:
     """All of a plan."""
     yield from _wrapped(plan.title, first="")
-    yield from _under("The data", [line for text in plan.data for line in _wrapped(text)])
+    yield from _under("The data and the network", [line for text in plan.data for line in _wrapped(text)])
     if plan.trained:
         yield from _under(f"{'What is trained':<{NAME}}  models  rounds  clients", map(_row, plan.trained))
     yield from _under("Who attacks", _attackers(plan.running))
@@ -140,7 +134,7 @@ def _reasons(impossible: Sequence[Planned]) -> Iterator[str]:
 
 
 def _unwrapped(impossible: Sequence[Planned]) -> Iterator[str]:
-    """A line for each attack and reason: as whom, and under which defences where it is not under all."""
+    """A line for each attack and reason, and as whom."""
     groups: dict[tuple[str, str], list[Planned]] = {}
     for planned in impossible:
         groups.setdefault((_name(planned), planned.reason or ""), []).append(planned)

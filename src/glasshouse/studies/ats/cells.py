@@ -101,15 +101,27 @@ class Task:
         )
 
 
+def known_accuracy(address: ArmCell) -> float | None:
+    """What the papers print for a training."""
+    return printed.printed_accuracy(OF_TRAINING[address.group], address.data, address.model, address.arm)
+
+
+def known_numbers(task: Task, spec: str) -> printed.Printed | None:
+    """What they print for an attack, which does not know the defence."""
+    if knows_defence(spec) or task.factor != 1:
+        return None
+    place = task.address
+    return printed.of_attack(place.group, place.data, place.model, place.arm, spec.partition("(")[0])
+
+
 def training_cell(address: ArmCell, learner: Learner, defence: str, place: Workplace) -> list[Finding]:
     """The accuracy under one defence, what that costs on the same test images, and the course by epoch."""
     subject = Subject(source="", defence=defence, data=learner.data, model=learner.model, note=learner.note)
     model, test = trained(learner, defence, place), materials_of(learner).test
     right = hits(model.network, test).numpy()
-    known = printed.printed_accuracy(OF_TRAINING[address.group], learner.data, learner.model, address.arm)
     share = proportion(int(right.sum()), len(right))
     chance = test.label_counts().max().item() / len(test)
-    findings = [subject.finding("utility", ACCURACY, share, chance=chance, printed=known)]
+    findings = [subject.finding("utility", ACCURACY, share, chance=chance, printed=known_accuracy(address))]
     if address.arm != NONE:
         undefended = hits(trained(learner, "none", place).network, test).numpy()
         findings.append(subject.finding("utility", COST, share_difference(undefended, right)))
@@ -174,7 +186,7 @@ def picture_name(what: str, number: int) -> str:
 
 def _findings(task: Task, spec: str, attempts: Sequence[Attempt]) -> Iterator[Finding]:
     """What one attack made of all images, then of each."""
-    first, address = attempts[0], task.address
+    first = attempts[0]
     seconds = round(sum(attempt.seconds for attempt in attempts), 3)
     common, own = _notes([attempt.note for attempt in attempts])
     finding = partial(
@@ -184,11 +196,7 @@ def _findings(task: Task, spec: str, attempts: Sequence[Attempt]) -> Iterator[Fi
         attack=spec,
         assumes=first.granted,
     )
-    known = None
-    if not knows_defence(spec) and task.factor == 1:
-        known = printed.of_attack(
-            address.group, address.data, address.model, address.arm, spec.partition("(")[0]
-        )
+    known = known_numbers(task, spec)
     values = {
         TRANSFORMED: [(attempt.to_transformed, attempt.blind_to_transformed) for attempt in attempts],
         VISIBLE: [(attempt.to_visible, attempt.blind_to_visible) for attempt in attempts],

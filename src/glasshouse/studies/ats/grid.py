@@ -25,7 +25,7 @@ from glasshouse.studies.ats.cells import ArmCell, Task, training_of
 from glasshouse.studies.ats.claims import verdicts
 from glasshouse.studies.ats.layout import HALVED
 from glasshouse.studies.ats.measured import STRONGER
-from glasshouse.studies.ats.printed import HYBRID, NONE, searched
+from glasshouse.studies.ats.printed import HYBRID, NONE, OVERLAPS, searched
 from glasshouse.studies.ats.training import Learner
 from glasshouse.studies.measured import Measured
 from glasshouse.studies.study import Cell, Presentation, Study
@@ -233,9 +233,9 @@ def _trainings(grid: Scale) -> Iterator[Cell]:
             address = training_of(_address(group, arm))
             if address not in named:
                 named.add(address)
-                yield Cell(
-                    str(address), partial(cells.training_cell, address, group.learner, defence), single=True
-                )
+                run = partial(cells.training_cell, address, group.learner, defence)
+                known = cells.known_accuracy(address) is not None
+                yield Cell(str(address), run, single=True, printed=known)
     learner = grid.correlated
     address = training_of(ArmCell("figure-4", learner.data, learner.model, NONE))
     yield Cell(str(address), partial(cells.training_cell, address, learner, "none"), single=True)
@@ -254,7 +254,8 @@ def _attacks(grid: Scale) -> Iterator[Cell]:
                 factor=group.factor,
                 course=group.name == "table-1",
             )
-            yield Cell(str(task.address), partial(cells.attack_cell, task), single=True)
+            known = any(cells.known_numbers(task, spec) for spec in task.specs)
+            yield Cell(str(task.address), partial(cells.attack_cell, task), single=True, printed=known)
 
 
 def _specs(grid: Scale, group: Group, arm: str, defence: str) -> tuple[str, ...]:
@@ -290,7 +291,8 @@ def _figure_4(grid: Scale) -> Iterator[Cell]:
 def _figure_8(grid: Scale) -> Iterator[Cell]:
     for learner in grid.libraries:
         address = ArmCell("figure-8", learner.data, learner.model, "library")
-        yield Cell(str(address), partial(scoring.library_cell, learner, grid.scored), single=True)
+        run = partial(scoring.library_cell, learner, grid.scored)
+        yield Cell(str(address), run, single=True, printed=learner.data in OVERLAPS)
 
 
 def _address(group: Group, arm: str) -> ArmCell:

@@ -137,9 +137,6 @@ class BatchRobustnessStudy(Study):
     def cells(self, scale: str) -> list[Cell]:
         return list(CELLS[scale])
 
-    def printed(self, cell: str) -> bool | None:
-        return False  # the paper has figures, and no numbers beside them
-
     def seeds(self, scale: str) -> int:
         """Two at `laptop`: its line in full takes two hours with them, and has thousands of images."""
         return 2 if scale == "laptop" else super().seeds(scale)

@@ -12,6 +12,7 @@ from glasshouse.studies.fed_fsnet.claims import verdicts
 from glasshouse.studies.fed_fsnet.layout import charts, tables
 from glasshouse.studies.fed_fsnet.measured import Federations
 from glasshouse.studies.fed_fsnet.networks import HELD_OUT
+from glasshouse.studies.fed_fsnet.printed import printed
 from glasshouse.studies.fed_fsnet.training import Benchmark, Method
 from glasshouse.studies.study import Cell, Presentation, Study
 from glasshouse.verdicts.claims import Verdict
@@ -145,4 +146,7 @@ class FedFSNetStudy(Study):
 
 def _cell(kind: str, benchmark: Benchmark, method: Method, run: Callable[..., Any], *more: bool) -> Cell:
     run_it = partial(run, benchmark, method, *more)
-    return Cell(str(benchmark.address(kind, method)), run_it, single=True, seeds=benchmark.seeds)
+    known = kind == "table" and printed(benchmark.data, method.name, benchmark.fraction) != (None, None)
+    return Cell(
+        str(benchmark.address(kind, method)), run_it, single=True, seeds=benchmark.seeds, printed=known
+    )

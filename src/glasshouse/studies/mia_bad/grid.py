@@ -101,12 +101,6 @@ class MIABadStudy(Study):
     def seeds(self, scale: str) -> int:
         return 2 if scale == "laptop" else super().seeds(scale)
 
-    def printed(self, cell: str) -> bool | None:
-        place = TableCell.parse(cell)
-        if place is None:
-            return False
-        return printed(place.data, place.mode, place.column) is not None
-
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
         return verdicts(Measured(findings))
 
@@ -118,13 +112,20 @@ class MIABadStudy(Study):
         row, mode, setting = entry.row, mode_of(clients), entry.setting(clients)
 
         def cell(name: str, column: Column, train: Train = self._targets.trained) -> Cell:
-            return Cell(name, lambda place: _measured(column, train(setting, place), place))
+            return Cell(
+                name, lambda place: _measured(column, train(setting, place), place), printed=_is_printed(name)
+            )
 
         yield cell(row.at(mode), cells.sample_column)
         for batch in entry.batches:
             yield cell(row.at(mode, batch), partial(cells.batch_column, batch=batch))
         if clients > 1:
             yield cell(row.matched(mode), cells.matched_column, self._targets.matched)
+
+
+def _is_printed(cell: str) -> bool:
+    place = TableCell.parse(cell)
+    return place is not None and printed(place.data, place.mode, place.column) is not None
 
 
 def _measured(column: Column, target: TrainedTarget, place: Workplace) -> CellResult:

@@ -158,7 +158,8 @@ def _cell(
     known: Mapping[str, printed.Printed] | None = None,
     **shown: bool,
 ) -> Cell:
-    return Cell(str(address), partial(_attacked, scenario, plan, specs, known or {}, shown), single=True)
+    run = partial(_attacked, scenario, plan, specs, known or {}, shown)
+    return Cell(str(address), run, single=True, printed=any((known or {}).values()))
 
 
 def _attacked(

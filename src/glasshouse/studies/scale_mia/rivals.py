@@ -12,7 +12,7 @@ from functools import partial
 from glasshouse.studies.scale_mia import cells, printed
 from glasshouse.studies.scale_mia.addresses import Table3Cell
 from glasshouse.studies.scale_mia.cells import CODED, HEADS, PUBLISHED
-from glasshouse.studies.scale_mia.printed import SMALL_BATCHES
+from glasshouse.studies.scale_mia.printed import SMALL_BATCHES, Printed
 from glasshouse.studies.scale_mia.scenarios import SCENARIOS, RoundPlan, Scenario
 from glasshouse.studies.study import Cell, CellResult, Workplace
 
@@ -57,9 +57,15 @@ class Rival:
                 str(Table3Cell(self.scenario.network, self.attack, batch)),
                 partial(_attacked, self, batch),
                 single=True,
+                printed=any(self.known(batch).values()),
             )
             for batch in self.batches
         ]
+
+    def known(self, batch: int) -> dict[str, Printed]:
+        """What the paper prints, by attack."""
+        network, data = self.scenario.network, self.scenario.data
+        return {spec: printed.table_3(network, data, spec, batch) for spec in self.specs}
 
 
 def _attacked(rival: Rival, batch: int, place: Workplace) -> CellResult:
@@ -67,8 +73,7 @@ def _attacked(rival: Rival, batch: int, place: Workplace) -> CellResult:
     prepared = SCENARIOS.prepared(rival.scenario, place, schooled=schooled)
     samples = min(SAMPLES, rival.rounds * batch) if rival.closed else rival.rounds * batch
     plan = RoundPlan(batch, samples, rival.rounds, passive=rival.passive, ideal=True)
-    network, data = rival.scenario.network, rival.scenario.data
-    known = {spec: printed.table_3(network, data, spec, batch) for spec in rival.specs}
+    known = rival.known(batch)
     return cells.attacked(prepared, plan, rival.specs, place, known, vetting=not rival.passive)
 
 

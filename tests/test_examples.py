@@ -145,10 +145,11 @@ def test_a_researchers_attack_and_defence_are_compared_with_published_ones_over_
     assert {finding.seed for finding in results.findings} == {0, 1, 2}
     *lines, page = capsys.readouterr().out.splitlines()
     assert page == str(results.report)
-    of_attacks, of_defence = lines[:6], lines[6:]
+    count = 3 * 5  # published attacks on the undefended federation and behind each defence
+    of_attacks, of_defence = lines[:count], lines[count:]
     assert [line for line in of_attacks if mine not in line] == []
     assert all("paired, n = 240" in line for line in of_attacks)  # 80 candidates with each of three seeds
-    assert len(of_defence) == 4 + 1
+    assert len(of_defence) == 4 * (4 + 1)  # no defence and three published ones, for each attack and accuracy
     assert all(compare_attacks.MY_DEFENCE in line for line in of_defence)
     assert of_defence[-1].startswith("test accuracy: ")
     assert "paired, n = 120" in of_defence[-1]

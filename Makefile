@@ -24,7 +24,7 @@ lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(INSTALLED)  ## a round, strategies, shadow models, secure aggregation, attacks on inputs, curvature, inversion, clipping, recording: each against its peers
+bench: $(INSTALLED)  ## a round, strategies, shadow models, secure aggregation, attacks on inputs, curvature, inversion, clipping, recording, plans: each against its peers
 	$(BIN)/python benchmarks/rounds.py
 	$(BIN)/python benchmarks/strategies.py
 	$(BIN)/python benchmarks/shadows.py
@@ -34,6 +34,7 @@ bench: $(INSTALLED)  ## a round, strategies, shadow models, secure aggregation, 
 	$(BIN)/python benchmarks/inversion.py
 	$(BIN)/python benchmarks/clipping.py
 	$(BIN)/python benchmarks/recording.py
+	$(BIN)/python benchmarks/plans.py
 	$(BIN)/python benchmarks/policies.py
 	$(BIN)/python benchmarks/policy_scores.py
 

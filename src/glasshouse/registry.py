@@ -140,6 +140,8 @@ def import_users(path: str, what: str) -> Any:
         raise BadInput(f"{shown}: {named(error)}; {remedy}") from error
     except AttributeError as error:
         raise BadInput(f"{shown}: {named(error)}; write it as package.module:name") from error
+    except BadInput:  # an integration that names the extra it needs
+        raise
     except (Exception, SystemExit) as error:  # whatever the user's own module raises while it is imported
         raise BadInput(f"{shown}: importing it raised {named(error)}; repair it") from error
     finally:

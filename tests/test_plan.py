@@ -273,6 +273,17 @@ def test_with_adam_a_plan_says_what_cannot_run_and_the_first_lines_of_an_audit_t
     assert any(line.startswith("cannot run: saturated-head") for line in short(plan))
 
 
+def test_attacks_that_one_reason_stops_share_a_line(plan):
+    attacks = [dataclasses.replace(planned, reason="no images") for planned in plan.attacks]
+    several = dataclasses.replace(plan, attacks=tuple(attacks))
+    assert sum(line.startswith("cannot run: ") for line in short(several)) == 1
+    text = " ".join(str(several).split())
+    assert text.count("no images") == 1
+    for planned in attacks:
+        assert planned.assignment.spec.partition("(")[0] in text
+        assert planned.assignment.access.adversary in text
+
+
 def test_several_seeds_take_several_times_as_long(experiment, monkeypatch):
     monkeypatch.setattr("glasshouse.auditing.planning.plan.measure", lambda *_: even())
     one, three = (Planner(experiment, Engine(1), seeds=seeds).timed()[0].seconds.by_kind for seeds in (1, 3))

@@ -19,13 +19,14 @@ from glasshouse.exhibits import Records
 from glasshouse.findings import from_row
 from glasshouse.learning.engine import Engine
 from glasshouse.measures.estimate import proportion
+from glasshouse.progress.time_left import duration
 from glasshouse.studies import STUDIES, timings
 from glasshouse.studies.batch_robustness.cells import at_eps, attack_name
 from glasshouse.studies.mia_bad.cells import batch_column, sample_column, with_scores
 from glasshouse.studies.mia_bad.training import TrainedTarget
 from glasshouse.studies.overview import overview
 from glasshouse.studies.own_attack import beside_others, check_attack
-from glasshouse.studies.run import run_study
+from glasshouse.studies.run import read_plan, run_study, stages
 
 HERE = __name__
 BR = "grid/digits/stdcnn/lr/256"
@@ -213,6 +214,23 @@ def test_what_never_ran_here_takes_as_long_as_it_took_elsewhere(tmp_path, monkey
     line = list(overview("mia-bad", cells="*/central/8", seeds=2, out=tmp_path / "nowhere"))[-1]
     assert line.startswith(cell)
     assert line.endswith("about 2,460.0, on two cores")
+
+
+def test_a_study_whose_cells_were_all_timed_says_how_long_it_takes_with_as_many_at_once_as_there_are_cores(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(timings, "FILE", tmp_path / "seconds.csv")
+    timings.FILE.write_text("study,scale,cell,seconds\n")
+    cells = read_plan("clients", scale="smoke", cells="*", seeds=2, seed=0, attack=None).study.cells("smoke")
+    timings.write_usual_seconds("clients", "smoke", {cell.name: 600 for cell in cells[1:]})
+    untimed = next(iter(overview("clients", seeds=2, out=tmp_path / "nowhere")))
+    assert untimed.endswith("under a minute in all")
+    timings.write_usual_seconds("clients", "smoke", {cells[0].name: 1800})
+    first = next(iter(overview("clients", seeds=2, out=tmp_path / "nowhere")))
+    assert first.endswith(f"about {duration(2 * (1800 + 600 * (len(cells) - 1)))} in all on two cores")
+    alone = dataclasses.replace(cells[0], single=True)
+    plan = read_plan("clients", scale="smoke", cells="*", seeds=2, seed=0, attack=None)
+    assert [sum(stage.seconds) for stage in stages(plan, [alone, alone, cells[1]], 2)] == [1800, 600]
 
 
 @pytest.mark.parametrize(("words", "said"), [

@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from glasshouse.progress.time_left import duration
 from glasshouse.store import kept
-from glasshouse.studies.run import Plan, cell_file, chosen_cells, default_folder, read_plan
+from glasshouse.studies.run import Plan, cell_file, chosen_cells, default_folder, read_plan, stages
 from glasshouse.studies.study import Cell, CellResult
 from glasshouse.studies.timings import usual_seconds
 
 WHOLE = {"smoke": "under a minute in all", "laptop": "up to four hours in all on two cores"}
-"""How long all cells of a scale take together, as far as that was measured."""
+"""How long all cells of a scale take together, where some of them were never timed."""
+
+UNTIMED = "how long it takes is unknown"
 
 UNKNOWN = "unknown"
 
@@ -33,8 +36,9 @@ def overview(
     listed = chosen_cells(plan)
     width = max(len(cell.name) for cell in listed)
     counts = sorted({len(plan.seeds_of(cell)) for cell in listed})
-    whole = WHOLE.get(scale, "how long it takes is unknown")
     grid, usual = len(plan.study.cells(scale)), usual_seconds(name, scale)
+    timed = usual.keys() >= {cell.name for cell in listed}
+    whole = _whole(plan, listed) if timed else WHOLE.get(scale, UNTIMED)
     shown = f"{grid} cells" if len(listed) == grid else f"{len(listed)} of {grid} cells"
     several = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
     each = f"{several} {'seed' if counts == [1] else 'seeds'} each"
@@ -44,6 +48,12 @@ def overview(
         done = _done(folder, plan, cell)
         seconds = _seconds(done, len(plan.seeds_of(cell)), usual.get(cell.name))
         yield f"{cell.name:{width}}  {_printed(cell, done):8}  {seconds}"
+
+
+def _whole(plan: Plan, listed: list[Cell]) -> str:
+    """How long all seeds of these cells usually take together, on two cores."""
+    every = [cell for cell in listed for _ in plan.seeds_of(cell)]
+    return f"about {duration(sum(stage.total for stage in stages(plan, every, 2)))} in all on two cores"
 
 
 def _done(folder: Path, plan: Plan, cell: Cell) -> list[CellResult]:

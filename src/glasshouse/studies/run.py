@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from statistics import fmean
 
 from glasshouse.errors import BadInput
 from glasshouse.exhibits import Exhibits, StudyTable
@@ -20,6 +21,7 @@ from glasshouse.store import slug, write_json
 from glasshouse.studies import STUDIES
 from glasshouse.studies.own_attack import beside_others, check_attack
 from glasshouse.studies.study import SCALES, Cell, CellResult, Study, Workplace
+from glasshouse.studies.timings import usual_seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +81,7 @@ def run_study(
         if folder.news:
             progress.say(folder.news)
         jobs = [Job(name, cell, number, folder, attack or "") for cell, number in missing if cell.single]
-        progress.expect(_stages(f"study {name}", len(jobs), len(missing), running.workers), known=False)
+        progress.expect(stages(plan, [cell for cell, _ in missing], running.workers), known=False)
         for _ in progress.track(running.map(_run_single, jobs), f"study {name}", len(jobs)):
             pass
         others = [(cell, number) for cell, number in missing if not cell.single]
@@ -101,11 +103,20 @@ def run_study(
     return write_results(folder.path, findings, measured.exhibits + Exhibits(gallery=shown.gallery))
 
 
-def _stages(label: str, single: int, cells: int, workers: int) -> list[Stage]:
-    """The cells to come, of single ones as many at once as there are workers."""
+def stages(plan: Plan, cells: Sequence[Cell], workers: int) -> list[Stage]:
+    """The cells to come, of single ones as many at once as there are workers, by how long each usually takes.
+
+    A cell that nobody has timed counts like the mean of the others.
+    """
+    usual = usual_seconds(plan.study.name, plan.scale)
+    mean = fmean(usual.values()) if usual else 1.0
+    single, others = (
+        [usual.get(cell.name, mean) for cell in cells if cell.single == alone] for alone in (True, False)
+    )
+    label = f"study {plan.study.name}"
     return [
-        Stage(label, tuple(arrivals([1.0] * single, workers)), "single cells"),
-        Stage(label, (1.0,) * (cells - single), "cells"),
+        Stage(label, tuple(arrivals(single, workers)), "single cells"),
+        Stage(label, tuple(others), "cells"),
     ]
 
 

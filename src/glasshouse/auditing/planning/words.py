@@ -134,10 +134,14 @@ def _reasons(impossible: Sequence[Planned]) -> Iterator[str]:
 
 
 def _unwrapped(impossible: Sequence[Planned]) -> Iterator[str]:
-    """A line for each attack and reason, and as whom."""
-    groups: dict[tuple[str, str], list[Planned]] = {}
+    """A line for each reason: the attacks that it stops, and as whom they would have run."""
+    reasons: dict[str, dict[str, list[str]]] = {}
     for planned in impossible:
-        groups.setdefault((_name(planned), planned.reason or ""), []).append(planned)
-    for (name, reason), group in groups.items():
-        who = listed(list(dict.fromkeys(planned.assignment.access.adversary for planned in group)))
-        yield f"{name} ({who}): {reason}"
+        stopped = reasons.setdefault(planned.reason or "", {})
+        stopped.setdefault(_name(planned), []).append(planned.assignment.access.adversary)
+    for reason, stopped in reasons.items():
+        alike: dict[str, list[str]] = {}
+        for name, adversaries in stopped.items():
+            alike.setdefault(listed(list(dict.fromkeys(adversaries))), []).append(name)
+        who = "; ".join(f"{listed(names)} ({adversaries})" for adversaries, names in alike.items())
+        yield f"{who}: {reason}"

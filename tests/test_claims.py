@@ -26,7 +26,9 @@ def _part(value, reach=0.01, **more):
     ((0.1, 0.2), "holds"),
     ((-0.1, -0.2), "refuted"),
     ((0.1, -0.1), "mixed"),
-    ((0.1, 0.001), "mixed"),
+    ((0.1, -0.1, 0.001), "mixed"),
+    ((0.1, 0.001), "holds in part"),
+    ((-0.1, 0.001), "refuted in part"),
     ((0.001, -0.001), "not shown"),
     ((), "open"),
 ])  # fmt: skip
@@ -51,7 +53,7 @@ def test_what_cannot_be_judged_is_open_and_takes_no_part():
     assert _verdict(barred).reason == "not trained far enough"
     both = _verdict(barred, _part(0.5))
     assert both.verdict == "holds"
-    assert "open: not trained far enough" in both.reason
+    assert "open in 1 of 2: not trained far enough" in both.reason
 
 
 def test_a_verdict_names_its_cells_and_why_it_differs():
@@ -100,6 +102,12 @@ def test_seeds_that_disagree_widen_it():
     bare = across_seeds([Estimate(v, None, None, 1) for v in (0.4, 0.5, 0.6)])
     assert apart.high - apart.low > 0.95 * (bare.high - bare.low)
     assert bare.high - 0.5 == pytest.approx(stats.t.ppf(0.975, 2) * 0.1 / np.sqrt(3))
+
+
+def test_an_interval_over_rounds_is_widened_by_their_number_and_not_by_that_of_their_samples():
+    wide = across_seeds([_around(0.5, 0.1, n=2048)], level=0.998, groups=8)
+    assert wide.high - 0.5 == pytest.approx(0.1 * stats.t.ppf(0.999, 7) / stats.t.ppf(0.975, 7))
+    assert wide.n == 2048
 
 
 @pytest.mark.parametrize("between", [0.0, 0.5, 2.0])

@@ -1,6 +1,7 @@
 """What the finished cells of a study hold, by cell, attack and metric."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -73,7 +74,7 @@ class Measured:
 
 def apart(mine: Mapping[int, Estimate], others: Mapping[int, Estimate]) -> list[Estimate]:
     """By how much some estimates are above others, at each seed that both have, as if independent."""
-    return [combined([mine[seed], others[seed]], [1.0, -1.0]) for seed in mine if seed in others]
+    return [_weighed([mine[seed], others[seed]], [1.0, -1.0]) for seed in mine if seed in others]
 
 
 def sloped(points: Mapping[float, Mapping[int, Estimate]]) -> list[Estimate]:
@@ -81,7 +82,12 @@ def sloped(points: Mapping[float, Mapping[int, Estimate]]) -> list[Estimate]:
     x = np.array(list(points))
     weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
     whole = set.intersection(*(set(seeds) for seeds in points.values()))
-    return [combined([seeds[seed] for seeds in points.values()], list(weights)) for seed in sorted(whole)]
+    return [_weighed([seeds[seed] for seeds in points.values()], list(weights)) for seed in sorted(whole)]
+
+
+def _weighed(parts: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
+    """The weighted sum; its n is that of the part with most records, which the parts often share."""
+    return replace(combined(parts, weights), n=max(one.n for one in parts))
 
 
 def less(estimates: Iterable[Estimate], number: float) -> list[Estimate]:

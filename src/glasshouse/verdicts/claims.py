@@ -2,11 +2,13 @@
 
 A claim is about parts: a quantity in a setting (a data set and a network). The interval of each part lies
 where the claim is true, or where it is false, or allows for both. A claim holds if all its parts say so, and
-is refuted if all deny it; parts that differ make it mixed. Demanding the same of every part keeps the chance
-of a wrong verdict at that of one part, and for the number of verdicts the intervals are widened (Bonferroni):
-of m claims each is judged at the level 1 - 0.05 / m, so that all verdicts are right together with 95%.
+is refuted if all deny it; parts that contradict each other make it mixed. Where some say so and the others
+decide nothing, it holds, or is refuted, in part. Demanding the same of every part keeps the chance of a wrong
+verdict at that of one part, and for the number of verdicts the intervals are widened (Bonferroni): of m
+claims each is judged at the level 1 - 0.05 / m, so that all verdicts are right together with 95%.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -18,6 +20,9 @@ Region = tuple[float, float]
 ABOVE, BELOW = (0.0, inf), (-inf, 0.0)
 
 HOLDS, REFUTED, MIXED, NOT_SHOWN, OPEN = "holds", "refuted", "mixed", "not shown", "open"
+HOLDS_IN_PART, REFUTED_IN_PART = "holds in part", "refuted in part"
+_REASON_OF = {HOLDS_IN_PART: MIXED, REFUTED_IN_PART: REFUTED}
+"""The verdict whose reason for what differs from the paper serves where none is given for this one."""
 MISSING = "the cells that it needs are not done"
 SHOWN = 6
 """Parts that are listed one by one beside a verdict; the table of all parts has the rest."""
@@ -30,7 +35,8 @@ class Part:
     `seeds` has an estimate for each seed, with the 95% interval over its records where it has one. The claim
     is true in the region `holds` and false in `refuted`, or everywhere else where that is null; an interval
     in both is of an effect too small to count. `barred` says why nothing can be judged here, for instance
-    that nothing was trained far enough.
+    that nothing was trained far enough. Where intervals are over groups of records, such as rounds, `groups`
+    is how many.
     """
 
     where: str
@@ -41,6 +47,7 @@ class Part:
     refuted: Region | None = None
     barred: str = ""
     same_records: bool = False
+    groups: int | None = None
     bounds: Region = UNBOUNDED
     form: str = "+.3f"
     unit: str = ""
@@ -122,7 +129,7 @@ def _settled(claim: Claim, level: float) -> Verdict:
         _reason(said),
         claim.section,
         claim.printed,
-        claim.why.get(verdict, ""),
+        claim.why.get(verdict) or claim.why.get(_REASON_OF.get(verdict, verdict), ""),
         claim.own,
         level,
         said,
@@ -133,7 +140,13 @@ def _said(part: Part, level: float) -> Said:
     if part.barred:
         return Said(part.where, part.what, OPEN, part.barred, tuple(part.cells))
     over = (
-        across_seeds(part.seeds, level=level, bounds=part.bounds, same_records=part.same_records)
+        across_seeds(
+            part.seeds,
+            level=level,
+            bounds=part.bounds,
+            same_records=part.same_records,
+            groups=part.groups,
+        )
         if part.seeds
         else None
     )
@@ -163,15 +176,20 @@ def _together(judged: Sequence[str]) -> str:
     if not judged:
         return OPEN
     found = set(judged)
-    return found.pop() if len(found) == 1 else MIXED
+    if len(found) == 1:
+        return found.pop()
+    if {HOLDS, REFUTED} <= found:
+        return MIXED
+    return HOLDS_IN_PART if HOLDS in found else REFUTED_IN_PART
 
 
 def _reason(said: Sequence[Said]) -> str:
     """The parts one by one, or how many say what; open ones last."""
     judged = [part for part in said if part.verdict != OPEN]
-    still_open = dict.fromkeys(part.measured for part in said if part.verdict == OPEN)
+    still_open = Counter(part.measured for part in said if part.verdict == OPEN)
     sentences = list(_listed(judged)) if len(judged) <= SHOWN else list(_counted(judged))
-    sentences += [f"open: {reason}" if judged else reason for reason in still_open]
+    for reason, count in still_open.items():
+        sentences.append(f"open in {count} of {len(said)}: {reason}" if judged else reason)
     return "; ".join(sentences) or MISSING
 
 

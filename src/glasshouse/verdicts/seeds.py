@@ -24,12 +24,14 @@ def across_seeds(
     level: float = LEVEL,
     bounds: tuple[float, float] = UNBOUNDED,
     same_records: bool = False,
+    groups: int | None = None,
 ) -> Estimate:
     """The mean over seeds with its interval at `level`, cut to `bounds`.
 
     Each estimate has the 95% interval over its records. Where the seeds agree (Cochran's Q), the interval is
     over all their records, or over the `same_records` if they share them; else over seeds and records. Where
-    a seed has no interval it is Student's over the seeds.
+    a seed has no interval it is Student's over the seeds. Intervals that are over `groups` of records, such
+    as rounds, were taken from Student's t with that many; they are widened to the level by the same one.
 
     >>> agreeing = across_seeds([Estimate(0.50, 0.40, 0.60, 96), Estimate(0.52, 0.42, 0.62, 96)])
     >>> round(agreeing.low, 3), round(agreeing.high, 3), agreeing.n
@@ -45,7 +47,7 @@ def across_seeds(
     if len(values) > 1 and not _agree(values, lows, highs):
         low, high = over_seeds(values, lows, highs, same_records=same_records, level=level)
     else:
-        stretch = _stretch(level, sum(estimate.n for estimate in estimates))
+        stretch = _stretch(level, groups or sum(estimate.n for estimate in estimates))
         low, high = (
             float(values.mean() + sign * stretch * _reach(values - ends, same_records))
             for sign, ends in ((-1, lows), (1, highs))
@@ -103,9 +105,9 @@ def _agree(values: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> bool:
     return float(stats.chi2.sf(apart, len(values) - 1)) > AGREEMENT
 
 
-def _stretch(level: float, records: int) -> float:
-    """From an interval at 95% to one at `level`, by the quantiles of Student's t for so many records."""
-    wide, usual = (float(stats.t.ppf((1 + one) / 2, max(1, records - 1))) for one in (level, LEVEL))
+def _stretch(level: float, count: int) -> float:
+    """From an interval at 95% to one at `level`, by Student's quantiles for so many records or groups."""
+    wide, usual = (float(stats.t.ppf((1 + one) / 2, max(1, count - 1))) for one in (level, LEVEL))
     return wide / usual
 
 

@@ -3,6 +3,7 @@
 import time
 import zlib
 from collections.abc import Iterator
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -116,10 +117,10 @@ def _accuracies(
 
 
 def _attacked(case: Case, limits: tuple[float, ...], seed: int, own: str) -> Iterator[Finding]:
-    """Robust accuracy under each attack and limit; the blind guess is noise of the same size."""
-    for attack in ("fgsm", "pgd", *([own] if own else [])):
+    """Robust accuracy under each attack at each limit alone; the blind guess is noise of the same size."""
+    for attack, limit in product(("fgsm", "pgd", *([own] if own else [])), limits):
         rng = torch_rng(seed, "attack", attack)
-        examination = examine(case, at_eps(attack, limits), ModelAccess, rng=rng, detailed=False)
+        examination = examine(case, at_eps(attack, (limit,)), ModelAccess, rng=rng, detailed=False)
         if examination.reason is not None:  # the user's own
             yield from examination.findings()
         for point in examination.exhibits().robustness:

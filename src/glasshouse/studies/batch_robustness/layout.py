@@ -22,7 +22,7 @@ from glasshouse.studies.batch_robustness.printed import SCHEDULES, network_words
 from glasshouse.studies.showing import bracketed, filled, table
 from glasshouse.verdicts.seeds import across_seeds
 
-LIMITS = "The paper's eps is 0.3 on grey images and 0.02 on CIFAR-10; the smaller one 0.1 and 0.005."
+LIMITS = "The paper's eps is 0.3 on grey images and 0.02 on CIFAR-10; the smaller one 0.05 and 0.005."
 ENDS = (
     f"{LIMITS} `full` rows train on 55,000 images for 100 epochs, as the paper does, and carry the verdicts; "
     "the others are far shorter and there as context. Figures and the long table have the rest."
@@ -147,7 +147,7 @@ def _momenta(models: Models) -> StudyTable:
 
     def heading(address: measured.CentralAddress) -> str:
         precise = ", float32 passes" if address.kind == "control" else ""
-        return f"{SCHEDULES[address.schedule].words}, batch {address.batch}{precise}"
+        return f"{address.data}, {SCHEDULES[address.schedule].words}, batch {address.batch}{precise}"
 
     title = "In full: momenta, and the control with float32 passes instead of bfloat16"
     return filled("momenta", title, {"model": heading, **columns}, shown, LIMITS)

@@ -1,6 +1,7 @@
 """What the finished cells hold, as lines: a number at each batch size, seed by seed."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import product
@@ -85,8 +86,8 @@ class Quantity:
     """A number of a model: how the tables call it, where it lies in the findings, and its scale.
 
     `attack` and `limit` (0 for the smaller eps, 1 for the paper's) where it is an accuracy under attack. What
-    is `logarithmic` is compared in doublings. A change within `margin` leaves it flat, one below `least` with
-    each doubling is none.
+    is `logarithmic` is compared in doublings. A change within `margin` with each doubling leaves it flat, and
+    is neither a rise nor a fall.
     """
 
     name: str
@@ -94,8 +95,7 @@ class Quantity:
     attack: str | None = None
     limit: int = 1
     logarithmic: bool = False
-    margin: float = 0.01
-    least: float = 0.002
+    margin: float = 0.005
 
     def spec(self, data: str) -> str | None:
         """The attack as the findings of a data set call it."""
@@ -111,8 +111,8 @@ FGSM, PGD = (Quantity(f"{name} accuracy", "robust-accuracy", name.lower()) for n
 WEAK_FGSM, WEAK_PGD = (
     Quantity(f"{name} accuracy, smaller eps", "robust-accuracy", name.lower(), 0) for name in ("FGSM", "PGD")
 )
-TOP = Quantity("top eigenvalue", "top-eigenvalue", logarithmic=True, margin=0.1, least=0.02)
-INPUT = Quantity("top eigenvalue in pixels", "input-eigenvalue", logarithmic=True, margin=0.1, least=0.02)
+TOP = Quantity("top eigenvalue", "top-eigenvalue", logarithmic=True, margin=0.1)
+INPUT = Quantity("top eigenvalue in pixels", "input-eigenvalue", logarithmic=True, margin=0.1)
 ROBUST = (FGSM, PGD, WEAK_FGSM, WEAK_PGD)
 QUANTITIES = (CLEAN, *ROBUST, TOP, INPUT)
 
@@ -131,6 +131,9 @@ class Models(Measured):
         rows = list(findings)
         self.count = len({(row.cell, row.seed) for row in rows})
         self.collapsed = collapsed(rows)
+        self._run = {row.cell: set[int]() for row in rows}
+        for row in rows:
+            self._run[row.cell].add(row.seed or 0)
         super().__init__(row for row in rows if (row.cell, row.seed or 0) not in set(self.collapsed))
         self.federated = FederatedAddress.matching(self.cells)
         self._batches: dict[Line, list[int]] = {}
@@ -157,6 +160,16 @@ class Models(Measured):
     def batches(self, line: Line) -> list[int]:
         """The finished batch sizes of a line, rising."""
         return sorted(self._batches.get(line, ()))
+
+    def lost(self, *lines: Line) -> str:
+        """Which models of these lines learned nothing, so that no trend and no largest batch is to be had."""
+        places = Counter(CentralAddress.parse(cell) for cell, _ in self.collapsed)
+        return "; ".join(
+            f"{count} of {len(self._run[str(at)])} models with {SCHEDULES[at.schedule].words} and batch "
+            f"{at.batch} learned nothing"
+            for at, count in places.items()
+            if at is not None and Line(at.kind, at.data, at.model, at.schedule) in lines
+        )
 
     def at(self, address: ModelAddress, quantity: Quantity) -> dict[int, float]:
         """The quantity at each seed, in doublings where it is logarithmic."""

@@ -18,6 +18,8 @@ from glasshouse.studies.measured import apart
 from glasshouse.verdicts.claims import Claim, Part
 
 ASKED = (CLEAN, WEAK_PGD, TOP)
+ALIKE = {False: 0.02, True: 0.2}
+"""Accuracies, and eigenvalues in doublings, that differ by no more are alike."""
 
 
 def own_claims(models: Models) -> Iterator[Claim]:
@@ -53,7 +55,7 @@ def _beside_effective_batch(models: Models, address: FederatedAddress, quantity:
     """A federation minus the central model with its effective batch, trained for as many epochs."""
     central = address.line.at(address.clients * address.batch)
     seeds = apart(models.seeds_at(address, quantity), models.seeds_at(central, quantity))
-    margin = 2 * quantity.margin
+    margin = ALIKE[quantity.logarithmic]
     network = network_words(address.model)
     return Part(
         f"{address.data}, {network}, {address.hands}, {address.line.words}",

@@ -8,7 +8,7 @@ from glasshouse.learning.recipe import Recipe
 LR = 0.01
 RATIO = LR / 64
 """The learning rate for each image of a batch where their ratio is kept."""
-EPS = {1: (0.1, 0.3), 3: (0.005, 0.02)}
+EPS = {1: (0.05, 0.3), 3: (0.005, 0.02)}
 """The attacks' limits for grey and for colour images; the larger one is the paper's."""
 
 

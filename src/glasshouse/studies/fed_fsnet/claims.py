@@ -7,6 +7,7 @@ draw of participants, so they are compared seed by seed. Accuracies are means ov
 import dataclasses
 from collections.abc import Iterator, Sequence
 from math import inf
+from statistics import fmean
 
 from glasshouse.measures.estimate import Estimate, combined
 from glasshouse.studies.fed_fsnet.cost_claims import cost_claims, privacy_claims
@@ -63,10 +64,11 @@ def paper_claims(federations: Federations) -> Iterator[Claim]:
 
 def _accuracy(federations: Federations) -> Iterator[Claim]:
     scenarios = federations.scenarios()
+    margin = {"holds": SIGNIFICANT, "refuted": TOO_SMALL}
     yield Claim(
         "Fed-FSNet surpasses the lower bound, FedAvg on shards, by a significant margin in Acc_global",
         [
-            gain(federations, "fed-fsnet", (where, "fedavg"), holds=SIGNIFICANT, refuted=TOO_SMALL)
+            _with_room(federations, where, gain(federations, "fed-fsnet", (where, "fedavg"), **margin))
             for where in scenarios
         ],
         section="section 4.4.1, Table 1",
@@ -98,6 +100,16 @@ def _accuracy(federations: Federations) -> Iterator[Claim]:
         printed=printed_gains("fed-fsnet", RIVALS, 1, (0.1,)),
         why=dict.fromkeys(("not shown", "mixed"), UNDEFINED),
     )
+
+
+def _with_room(federations: Federations, where: Scenario, part: Part) -> Part:
+    """The part, barred where even IID data are not significantly better for FedAvg: nothing could be."""
+    rooms = [one.value for one in federations.gains("upper-bound", (where, "fedavg"), GLOBAL)]
+    room = fmean(value for value in rooms if value is not None) if any(rooms) else SIGNIFICANT[0]
+    if part.barred or room >= SIGNIFICANT[0]:
+        return part
+    reason = f"no room: FedAvg is only {room:.3f} better on IID data, where {SIGNIFICANT[0]} is asked"
+    return dataclasses.replace(part, barred=reason)
 
 
 def _above_rivals(

@@ -168,9 +168,8 @@ def _taken_away(measured: Measured, rows: Sequence[TableCell], reading: Reading)
             for more in (CENTRAL, FEWEST):
                 both = [cells.gains(measured, row, mode, reading.attack, metric) for mode in (more, MOST)]
                 what = f"gain in {name}, {more.replace('-', ' ')} minus 10 clients"
-                parts.append(
-                    part_of(measured, row, what, apart(*both), gain_cells(measured, row, (more, MOST)))
-                )
+                named = gain_cells(measured, row, (more, MOST))
+                parts.append(part_of(measured, row, what, apart(*both), named, fitting=(more, MOST)))
     none = "Where there is no gain with few clients, or in one place, more clients can take none away."
     return Claim(
         f"Federation takes the gain away, the more clients the more, {reading.words}",
@@ -212,11 +211,10 @@ def _fashion_most(measured: Measured, rows: Sequence[TableCell], reading: Readin
                 for row, metric in ((one, mine), (other, theirs))
             ]
             named = [name for row in (one, other) for name in gain_cells(measured, row, (FEWEST,))]
-            part = part_of(
-                measured, one, f"gain in {name}, 2 clients, above the other's", apart(*both), named
-            )
+            what = f"gain in {name}, 2 clients, above the other's"
+            part = part_of(measured, one, what, apart(*both), named, fitting=(FEWEST,))
             where = f"fashion-mnist and {other.data}, {one.model}"
-            reason = part.barred or barred(measured, other)
+            reason = part.barred or barred(measured, other, (FEWEST,))
             parts.append(dataclasses.replace(part, where=where, barred=reason))
     return Claim(
         f"Of all data sets Fashion-MNIST has the greatest gain, {reading.words}",

@@ -12,7 +12,7 @@ from glasshouse.measures.estimate import Estimate, combined
 from glasshouse.studies.measured import Measured, apart, less, sloped
 from glasshouse.studies.scale_mia.addresses import AutoencoderCell, Table4Cell
 from glasshouse.studies.scale_mia.autoencoders import DECODABLE
-from glasshouse.studies.scale_mia.cells import PUBLISHED, RATE
+from glasshouse.studies.scale_mia.cells import ENOUGH, PUBLISHED, RATE
 from glasshouse.studies.scale_mia.layout import named
 from glasshouse.verdicts.claims import ABOVE, Part, Region
 from glasshouse.verdicts.metrics import NOT_RUN
@@ -77,10 +77,21 @@ def part(
         holds=holds,
         refuted=refuted,
         barred=CANNOT if refused else barred,
+        groups=_rounds(measured, cells, attack),
         bounds=bounds,
         form=form,
         unit=unit,
     )
+
+
+def _rounds(measured: Measured, cells: Sequence[str], attack: str) -> int | None:
+    """The fewest rounds that a rate's interval is over in these cells; null where it is over samples."""
+    rounds = []
+    for cell in cells:
+        rate, batch = measured.measure(cell, attack, RATE), cell.rpartition("/")[2]
+        if rate is not None and rate.n and batch.isdigit():
+            rounds.append(rate.n // int(batch))
+    return min((count for count in rounds if count >= ENOUGH), default=None)
 
 
 def untrained(measured: Measured, network: str, data: str, granted: str = "all") -> str:

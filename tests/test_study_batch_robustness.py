@@ -174,6 +174,31 @@ def test_the_counterexample_needs_robustness_and_curvature_to_rise_together():
     assert _verdicts({"lr": (-0.04, -0.5)})["3"].verdict == "refuted"
 
 
+def test_claims_are_asked_of_the_data_sets_that_the_paper_makes_them_about():
+    momenta = {"lr": (0.0, 0.0), "lr-m0.2": (0.0, 0.0), "lr-m0.5": (0.0, 0.0), "lr-m0.9": (0.0, 0.0)}
+    found = _verdicts({**momenta, "lr-bs": (0.0, 0.0), "lr-bs-m0.9": (0.0, 0.0)})
+    for number in ("1", "2", "7", "8", "9", "10"):
+        assert {cell.split("/")[1] for cell in found[number].cells} == {"mnist"}
+    assert {cell.split("/")[1] for cell in found["3"].cells} == {"fashion-mnist"}
+    assert {cell.split("/")[1] for cell in found["4"].cells} == {"mnist", "fashion-mnist"}
+
+
+def test_a_line_on_which_models_learned_nothing_is_open_and_says_so():
+    rows = _findings({"lr": (0.0, 0.5), "lr-bs": (0.0, 0.0)}, data=("mnist",), models=("m1",))
+    dead = [
+        dataclasses.replace(row, low=0.09, chance=0.1)
+        if row.cell == "grid/mnist/m1/lr-bs/256" and row.metric == "test-accuracy" and row.seed in seeds
+        else row
+        for seeds in [(0, 2)]
+        for row in rows
+    ]
+    found = _by_number(verdicts(Models(dead)))
+    for number in ("4", "5", "6"):
+        assert found[number].verdict == "open"
+        assert "2 of 3 models with LR/BS and batch 256 learned nothing" in found[number].reason
+    assert found["2"].verdict == "holds"
+
+
 def test_momentum_is_judged_in_pairs_and_by_its_order():
     momenta = {"lr": 0.0, "lr-m0.2": 0.3, "lr-m0.5": 1.0, "lr-m0.9": 3.3}
     gains = {name: (0.05 * more, -0.5 * more) for name, more in momenta.items()}

@@ -14,6 +14,7 @@ from glasshouse.studies.scale_mia.cells import (
     PUBLISHED,
     RETURNED,
 )
+from glasshouse.studies.scale_mia.rival_claims import ROBBING
 
 SEARCH, SHORT = "inverting-gradients", "inverting-gradients(steps=480)"
 
@@ -114,16 +115,18 @@ def test_attacks_that_work_at_scale_beat_the_mean_image(psnr, verdict):
     assert (found.verdict, len(found.parts)) == (verdict, 3)
 
 
-@pytest.mark.parametrize(
-    ("flags", "verdict"), [([1.0] * 16, "refuted"), ([0.0] * 16, "holds"), ([1.0, 0.0], "not shown")]
-)
-def test_stealth_is_judged_by_the_share_of_models_that_a_client_flags(flags, verdict):
+@pytest.mark.parametrize(("flags", "verdict"), [
+    ([1.0] * 100, "refuted"), ([0.0] * 100, "holds"), ([1.0, 0.0], "not shown"),
+])  # fmt: skip
+def test_stealth_is_judged_by_what_a_client_flags_beside_an_attack_that_changes_the_network(flags, verdict):
     findings = [
-        row(f"table-3/cnn/scale-mia/{k}", PUBLISHED, ALARM, flag, None) for k, flag in enumerate(flags)
+        row(f"table-3/cnn/{name}/{k}", spec, ALARM, flag, None)
+        for name, spec, alarms in (("scale-mia", PUBLISHED, flags), ("robbing-the-fed", ROBBING, [1.0] * 100))
+        for k, flag in enumerate(alarms)
     ]
-    found = verdict_on(findings, "Scale-MIA goes unnoticed")
+    found = verdict_on(findings, "Scale-MIA is stealthier")
     assert found.verdict == verdict
-    assert len(found.cells) == len(flags)
+    assert len(found.cells) == len(flags) + 100
 
 
 @pytest.mark.parametrize(("claim", "attack"), [

@@ -70,7 +70,7 @@ class Scale:
 def _rows(network: str, schoolings: Mapping[str, Schooling], samples: int, rounds: int = 1) -> list[GridRow]:
     batches = BATCHES[:-1] if network in NARROW else BATCHES
     return [
-        GridRow(Scenario(network, data, schooling), batches, samples)
+        GridRow(Scenario(network, data, schooling), batches, samples, rounds)
         for data, schooling in schoolings.items()
     ]
 
@@ -94,7 +94,7 @@ def _laptop() -> Scale:
 
     longest = Schooling(steps=12_000, batch_size=64, lr=3e-3)
     rows = (
-        *_rows("cnn", dict.fromkeys(DATA, longest), 2048, rounds=8),
+        *_rows("cnn", dict.fromkeys(DATA, longest), 2048, rounds=16),
         *_rows("alexnet", schooled((3000, 3000, 1000), 1e-3), 512),
         *_rows("resnet", schooled((800, 1000, 400), 1e-3), 512),
         *_rows("vit", schooled((600, 600, 300), 5e-4), 512),
@@ -118,7 +118,7 @@ def _paper() -> Scale:
     """The authors' recipe: Adam, with the learning rate of each data set and network."""
     longest = Schooling(steps=80_000, batch_size=100, lr=1e-4)
     usual, shorter = (Schooling(steps=n, batch_size=50, lr=lr) for n, lr in ((35_000, 1e-3), (20_000, 1e-4)))
-    rows = _rows("cnn", {"cifar10": usual, "fashion-mnist": shorter, "hmnist": usual}, 8192, rounds=8)
+    rows = _rows("cnn", {"cifar10": usual, "fashion-mnist": shorter, "hmnist": usual}, 8192, rounds=16)
     for network in (*NARROW, "vgg"):
         rows += _rows(network, dict.fromkeys(DATA, longest), 5120)
     return Scale(

@@ -140,6 +140,7 @@ def test_a_cell_measures_accuracy_bytes_and_time_and_shows_its_curve(place):
     assert found["late-accuracy"].n == found["mean-accuracy"].n == 60
     assert found["rounds"].value == 4
     assert found["wobble"].value == pytest.approx(np.std(curve[-2:], ddof=1))
+    assert found["wobble"].low <= found["wobble"].value <= found["wobble"].high
     assert found["jump"].value == pytest.approx(abs(curve[-1] - curve[-2]))
     model = first_model(TINY, undivided(TINY, 0).pool, 0)
     size = 4 * sum(parameter.numel() for parameter in model.parameters())

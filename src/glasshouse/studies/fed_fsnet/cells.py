@@ -1,5 +1,6 @@
 """What is measured of each federation: how well its models do, what travels, what it takes, what leaks."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from scipy import stats
 
 from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.examine import examine
@@ -17,7 +19,7 @@ from glasshouse.exhibits import Exhibits, TrainingPoint
 from glasshouse.federation.federation import Diverged
 from glasshouse.findings import Finding
 from glasshouse.learning.seeds import derive, numpy_rng
-from glasshouse.measures.estimate import Estimate, weighed_proportion
+from glasshouse.measures.estimate import Estimate, mean, weighed_proportion
 from glasshouse.studies.fed_fsnet.printed import printed
 from glasshouse.studies.fed_fsnet.training import Benchmark, Method, TrainedFederation, train
 from glasshouse.studies.study import CellResult, Workplace
@@ -107,8 +109,8 @@ def _utility(benchmark: Benchmark, trained: TrainedFederation, paper: float | No
     findings += [
         utility("rounds", _spreadless(len(rounds), len(rounds))),
         utility("mean-accuracy", _over_rounds(curve, n)),
-        utility("wobble", _spreadless(statistics.stdev(late), len(late))),
-        utility("jump", _mean([abs(after - before) for before, after in pairwise(late)])),
+        utility("wobble", _deviation(late)),
+        utility("jump", mean([abs(after - before) for before, after in pairwise(late)], bounds=(0.0, 1.0))),
         utility("bytes-down", _mean([row.down for row in rounds])),
         utility("bytes-up", _mean([row.up for row in rounds])),
     ]
@@ -131,6 +133,14 @@ def _classes_of_a_client(split: Split) -> float:
 
 def _mean(values: Sequence[float]) -> Estimate:
     return _spreadless(statistics.fmean(values), len(values))
+
+
+def _deviation(values: Sequence[float]) -> Estimate:
+    """The standard deviation over rounds, with its interval as if these were independent and normal."""
+    freedom = len(values) - 1
+    deviation = statistics.stdev(values)
+    low, high = (deviation * math.sqrt(freedom / stats.chi2.ppf(tail, freedom)) for tail in (0.975, 0.025))
+    return Estimate(deviation, low, high, len(values))
 
 
 def _spreadless(value: float, n: int) -> Estimate:

@@ -150,7 +150,7 @@ def _training(federations: Federations) -> Iterator[Claim]:
             for quantity in (WOBBLE, JUMP)
         ],
         section="section 4.4.2, Figure 2",
-        why={"not shown": "How much a curve moves differs from seed to seed, and there are two or three."},
+        why={"not shown": "How much a curve moves is seen in few rounds, and differs from seed to seed."},
     )
 
 

@@ -17,8 +17,8 @@ from glasshouse.studies.ats.cells import (
 from glasshouse.studies.ats.claimed import CLAIMS, KNOWING
 from glasshouse.studies.ats.grid import ATSStudy
 
-PLAIN, STRONG = "adam-cosine(steps=600)", "swift-inversion(steps=600)"
-TOLD = "swift-inversion(steps=600,adaptive=True)"
+PLAIN, STRONG = "adam-cosine", "swift-inversion"
+TOLD = "swift-inversion(adaptive=True)"
 BLIND = 10.0
 WOBBLE = np.array([-0.3, 0.1, 0.2, -0.1, 0.3, -0.2, 0.0, 0.0])
 """How the images differ around their mean."""

@@ -166,7 +166,7 @@ def test_the_gain_in_federations_is_that_of_table_2_for_each_number_of_clients()
 
 
 @pytest.mark.parametrize(("model", "train", "gap", "words"), [
-    ("lenet", 0.74, 0.3, "not trained far enough: a central train accuracy of 0.74"),
+    ("lenet", 0.74, 0.3, "not trained far enough: a train accuracy of 0.74 (central)"),
     ("lenet", 0.99, 0.009, "nothing to find: a train-test gap of 0.009"),
     ("efficientnet-b0", 0.99, 0.4, "an illustration"),
 ])  # fmt: skip
@@ -179,6 +179,16 @@ def test_a_row_that_could_not_show_a_claim_leaves_it_open(model, train, gap, wor
     judged = findings + fit() + gained(0.05)
     if model != "lenet":
         assert verdict_on(judged, "Batch-wise is better,", SINGLE).verdict == "holds"
+
+
+def test_a_gain_in_a_federation_counts_where_that_federation_fits_its_data_too():
+    findings = fit() + gained(0.0, "10-clients")
+    poor = of_seeds(f"{HEAD}/10-clients/sample", None, "train-accuracy", [0.6])
+    nothing = "With 10 clients nothing of the gain is left"
+    assert verdict_on(findings, nothing, SINGLE).verdict == "holds"
+    found = verdict_on(findings + poor, nothing, SINGLE)
+    assert (found.verdict, "a train accuracy of 0.60 (10 clients)" in found.reason) == ("open", True)
+    assert verdict_on(fit() + gained(0.05) + poor, "Batch-wise is better,", SINGLE).verdict == "holds"
 
 
 def test_efficientnet_from_imagenet_weights_is_judged():

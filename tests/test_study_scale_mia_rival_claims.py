@@ -116,17 +116,17 @@ def test_attacks_that_work_at_scale_beat_the_mean_image(psnr, verdict):
 
 
 @pytest.mark.parametrize(("flags", "verdict"), [
-    ([1.0] * 100, "refuted"), ([0.0] * 100, "holds"), ([1.0, 0.0], "not shown"),
+    ([1.0] * 400, "refuted"), ([0.0] * 400, "holds"), ([1.0, 0.0], "not shown"),
 ])  # fmt: skip
 def test_stealth_is_judged_by_what_a_client_flags_beside_an_attack_that_changes_the_network(flags, verdict):
     findings = [
         row(f"table-3/cnn/{name}/{k}", spec, ALARM, flag, None)
-        for name, spec, alarms in (("scale-mia", PUBLISHED, flags), ("robbing-the-fed", ROBBING, [1.0] * 100))
+        for name, spec, alarms in (("scale-mia", PUBLISHED, flags), ("robbing-the-fed", ROBBING, [1.0] * 400))
         for k, flag in enumerate(alarms)
     ]
     found = verdict_on(findings, "Scale-MIA is stealthier")
     assert found.verdict == verdict
-    assert len(found.cells) == len(flags) + 100
+    assert len(found.cells) == len(flags) + 400
 
 
 @pytest.mark.parametrize(("claim", "attack"), [

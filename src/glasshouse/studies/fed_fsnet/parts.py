@@ -16,6 +16,8 @@ NO_MORE: Region = (-inf, NEGLIGIBLE)
 MORE: Region = (NEGLIGIBLE, inf)
 EQUAL: Region = (-0.02, 0.02)
 """Where a change of Fed-FSNet makes no difference: its least printed lead over a rival is 0.032."""
+DIFFERENCES: Region = (-1.0, 1.0)
+"""Where differences of shares can lie."""
 NOWHERE: Region = (inf, -inf)
 """Where a claim is false whose quantity the paper does not define: nothing measured can deny it."""
 
@@ -53,7 +55,8 @@ def part_of(
 ) -> Part:
     """A part about one scenario, by default of a claim that something is more."""
     reason = barred(federations, scenario, upper)
-    return Part(str(scenario), what, seeds, list(dict.fromkeys(cells)), holds, refuted, reason)
+    named = list(dict.fromkeys(cells))
+    return Part(str(scenario), what, seeds, named, holds, refuted, reason, bounds=DIFFERENCES)
 
 
 def gain(

@@ -32,6 +32,8 @@ MATCHED = 0.03
 
 MORE: Region = (-math.inf, NEGLIGIBLE)
 """Where a claim that something is more is false."""
+DIFFERENCES: Region = (-1.0, 1.0)
+"""Where differences of accuracies can lie."""
 LOSS = ("loss-threshold", "auc")
 CENTRAL, FEWEST, MOST = MODES[0], MODES[1], MODES[-1]
 BySeed = Mapping[int, Estimate]
@@ -55,7 +57,8 @@ def part_of(
 ) -> Part:
     """A part of a claim that something is more; barred where the row's models were not trained for it."""
     where = ", ".join(filter(None, (row.data, row.model, mode.replace("-", " "))))
-    return Part(where, what, seeds, named, refuted=MORE, barred=barred(measured, row, fitting))
+    reason = barred(measured, row, fitting)
+    return Part(where, what, seeds, named, refuted=MORE, barred=reason, bounds=DIFFERENCES)
 
 
 def barred(measured: Measured, row: TableCell, fitting: Sequence[str] = ()) -> str:

@@ -89,7 +89,7 @@ WHOLE = Learner("mnist", "m1", train=55000, epochs=100, test=10000, attacked=100
 WHOLE_CNN, WHOLE_FASHION = replace(WHOLE, model="stdcnn"), replace(WHOLE, data="fashion-mnist")
 WHOLE_COLOUR = replace(WHOLE, data="cifar10", model="c1", train=40000)
 
-LONG = (64, 512, 4096)
+LONG = (64, 512, 2048)
 LAPTOP = _doubling(32, 1024)
 FEWER = (32, 128, 512)
 PAPER = _doubling(16, 8192)

@@ -25,7 +25,7 @@ from glasshouse.integrations.flare.contents import (
     replaced,
 )
 from glasshouse.integrations.flare.events import about, withheld
-from glasshouse.integrations.flare.jobs import add
+from glasshouse.integrations.flare.jobs import add, check_tasks
 from glasshouse.integrations.flare.networks import agreed, arrays_of, vector_of
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.seeds import derive, torch_rng
@@ -78,7 +78,9 @@ class DefendUpdate(Filter):
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Keep what the client received: its update is the difference."""
-        if event_type == EventType.BEFORE_TASK_EXECUTION and about(self.task, fl_ctx):
+        if event_type == EventType.START_RUN:
+            check_tasks(self, fl_ctx)
+        elif event_type == EventType.BEFORE_TASK_EXECUTION and about(self.task, fl_ctx):
             task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
             self._received = read_contents(task)
             self._round = task.get_header(AppConstants.CURRENT_ROUND, 0) + 1

@@ -22,7 +22,7 @@ from glasshouse.federation.secagg.ring import Ring
 from glasshouse.integrations.flare.checking import fault_in
 from glasshouse.integrations.flare.contents import Contents, fault_of_kind, read_contents
 from glasshouse.integrations.flare.events import about, withheld
-from glasshouse.integrations.flare.jobs import add
+from glasshouse.integrations.flare.jobs import add, check_tasks
 from glasshouse.integrations.flare.wire import packed, unpacked
 from glasshouse.options import check_whole
 
@@ -54,6 +54,7 @@ class MaskUpdates(Filter):
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Listen for the server's requests, and keep the model that an update starts from."""
         if event_type == EventType.START_RUN:
+            check_tasks(self, fl_ctx)
             fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._answer)
         elif event_type == EventType.BEFORE_TASK_EXECUTION and about(self.task, fl_ctx):
             self._received = read_contents(fl_ctx.get_prop(FLContextKey.TASK_DATA))

@@ -135,6 +135,7 @@ def test_a_recipe_puts_the_components_where_a_job_does(shown):
     )
     assert recorder["path"].endswith("RecordRounds")
     assert vetting["path"].endswith("VetModel")
+    assert [one["tasks"] for one in client["executors"]] == [["train"]]
 
 
 def test_the_defended_job_is_configured_for_its_clients(shown):

@@ -1,5 +1,7 @@
 """The filters of FLARE's clients, one message at a time."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +9,12 @@ import torch
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is missing: pip install 'glasshouse[nvflare]'")
 
 from flare_parts import CLASSES, SHAPE, Craft, Network, broken, made_split, packed
-from nvflare.apis.dxo import DXO, from_shareable
+from nvflare.apis.dxo import DXO, DataKind, from_shareable
 from nvflare.apis.event_type import EventType
 from nvflare.apis.filter import ContentBlockedException
-from nvflare.apis.fl_constant import FLContextKey, ReservedKey
+from nvflare.apis.fl_constant import FLContextKey, ReservedKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.fuel.sec.audit import AuditService
 
 from glasshouse.defences import DEFENCES
@@ -185,6 +188,98 @@ def test_a_result_that_cannot_be_defended_stays_at_home_and_is_reported(context)
     for result, why in ((broken(weights(), 0), "NaN"), ({"1.bias": np.zeros(16, np.float32)}, "lacks")):
         assert defended(context, "clipping(norm=1.0)", packed(result, 5)) == {}
         assert why in context.get_engine().fired[-1][1]["what"]
+
+
+def clipping():
+    return DefendUpdate("clipping(norm=1.0)", NETWORK, SHAPE, CLASSES)
+
+
+def with_meta(**meta):
+    """A result that carries more than its weights."""
+    message = packed(trained(), 5)
+    exchanged = from_shareable(message)
+    exchanged.meta |= meta
+    return exchanged.update_shareable(message)
+
+
+CONTROLS = {"1.bias": np.ones(16, np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("scaffold_c_diff", CONTROLS),
+        ("tensors", {"1.bias": torch.ones(16)}),
+        ("numbers", [[0.1, 0.2], [0.3, 0.4]]),
+        ("bytes", b"anything"),
+        ("nested", DXO(DataKind.WEIGHTS, CONTROLS)),
+    ],
+)
+def test_arrays_beside_the_update_keep_the_whole_result_at_home(context, name, value):
+    filtering = clipping()
+    filtering.handle_event(EventType.BEFORE_TASK_EXECUTION, received(context))
+    aside = packed(trained(), 5)
+    aside[name] = value
+    for result in (with_meta(**{name: value}), aside):
+        sent = filtering.process(result, context)
+        exchanged = from_shareable(sent)
+        assert exchanged.data == {}
+        assert name not in exchanged.meta
+        assert name not in sent
+        assert f"{name!r} travels beside the model" in context.get_engine().fired[-1][1]["what"]
+
+
+def test_metrics_and_text_travel_beside_the_update(context):
+    meta = {"initial_metrics": {"accuracy": 0.5, "loss": np.float32(0.1)}, "history": ["A"], "name": "digits"}
+    filtering = clipping()
+    filtering.handle_event(EventType.BEFORE_TASK_EXECUTION, received(context))
+    exchanged = from_shareable(filtering.process(with_meta(**meta), context))
+    assert exchanged.data
+    assert exchanged.meta.items() >= meta.items()
+
+
+COLLECTION = DXO(DataKind.COLLECTION, {"model": DXO(DataKind.WEIGHTS, CONTROLS)})
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        (COLLECTION.to_shareable(), "it is of the kind 'COLLECTION', neither weights nor their difference"),
+        (Shareable({"weights": CONTROLS}), "it is of a kind that FLARE does not exchange models by"),
+    ],
+)
+@pytest.mark.parametrize("made", [clipping, MaskUpdates])
+def test_a_result_that_is_no_model_stays_at_home_and_is_reported(context, result, why, made):
+    filtering = made()
+    filtering.handle_event(EventType.BEFORE_TASK_EXECUTION, received(context))
+    sent = filtering.process(deepcopy(result), context)
+    assert from_shareable(sent).data == {}
+    assert "weights" not in sent
+    assert why in context.get_engine().fired[-1][1]["what"]
+
+
+def test_an_error_passes_as_it_is_and_a_model_that_comes_with_it_does_not(context):
+    filtering = clipping()
+    filtering.handle_event(EventType.BEFORE_TASK_EXECUTION, received(context))
+    error = make_reply(ReturnCode.EXECUTION_EXCEPTION)
+    assert filtering.process(error, context) is error
+    result = packed(trained(), 5)
+    result.set_return_code(ReturnCode.EXECUTION_EXCEPTION)
+    sent = filtering.process(result, context)
+    assert sent.get_return_code() == ReturnCode.EXECUTION_EXCEPTION
+    assert from_shareable(sent).data == {}
+
+
+def test_a_tensor_that_no_defence_acts_on_leaves_only_as_it_came(context):
+    filtering = clipping()
+    more = packed(weights() | {"more": np.zeros(2, np.float32)}, 1)
+    context.set_prop(FLContextKey.TASK_NAME, "train", private=True, sticky=False)
+    context.set_prop(FLContextKey.TASK_DATA, more, private=True, sticky=False)
+    filtering.handle_event(EventType.BEFORE_TASK_EXECUTION, context)
+    for changed, leaves in ((0, True), (1, False)):
+        result = packed(trained() | {"more": np.full(2, changed, np.float32)}, 5)
+        assert bool(from_shareable(filtering.process(result, context)).data) is leaves
+    assert "it changes 'more'" in context.get_engine().fired[-1][1]["what"]
 
 
 def test_a_defended_update_is_what_is_masked_and_nothing_else_of_the_result_leaves(context):

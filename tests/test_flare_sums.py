@@ -127,6 +127,26 @@ def test_terms_for_another_model_are_refused(monkeypatch):
     assert "the update has 6" in ask(client, asked="keys", number=0, terms=packed(MESSAGES[0]))["refusal"]
 
 
+ALONE = Terms(ring=Ring(clip=8.0, bits=22, clients=1), length=5, holders=1, threshold=1, fewest=1, largest=30)
+
+
+@pytest.mark.parametrize(("terms", "fewest"), [(ALONE, 2), (MESSAGES[0], 3)])
+def test_a_client_refuses_a_sum_that_too_few_could_open(terms, fewest, monkeypatch):
+    client = MaskUpdates(fewest=fewest)
+    monkeypatch.setattr(client, "log_error", lambda *what, **how: None)
+    client._update = torch.ones(5), 10
+    refusal = ask(client, asked="keys", number=0, terms=packed(terms))["refusal"]
+    assert f"{terms.threshold} clients could open the sum, and it asks for {fewest} or more" in refusal
+    for odd in (packed(terms) | {"threshold": float("nan")}, packed(terms.ring), {"pairs": []}):
+        assert "refusal" in ask(client, asked="keys", number=0, terms=odd)
+
+
+@pytest.mark.parametrize("fewest", [1, 0, 2.5, True])
+def test_a_client_never_sends_an_update_to_a_sum_of_one(fewest):
+    with pytest.raises(BadInput, match="fewest"):
+        MaskUpdates(fewest=fewest)
+
+
 def test_an_update_in_the_clear_is_not_summed():
     in_the_clear = FLModel(params={"1.bias": np.zeros(3)}, meta={"client_name": "site-1"})
     with pytest.raises(BadInput, match="site-1 sent its update in the clear; add MaskUpdates"):

@@ -10,9 +10,11 @@ from secagg_rounds import COUNT, LENGTH, Round, looks_uniform, make_terms
 from glasshouse.errors import BadInput
 from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.federation.secagg.client import Client
+from glasshouse.federation.secagg.keys import mask_purpose
 from glasshouse.federation.secagg.masks import add_mask
 from glasshouse.federation.secagg.messages import Refused, Request, needed
 from glasshouse.federation.secagg.ring import CHUNK, Ring, narrow_clients
+from glasshouse.federation.secagg.server import Server
 from glasshouse.federation.updates import Update
 
 
@@ -126,6 +128,53 @@ def test_a_client_refuses_terms_that_would_expose_it():
         Client(0, 10, make_terms(count=30, neighbours=9, threshold=5))
     with pytest.raises(Refused, match="most samples"):
         Client(0, 10, make_terms(largest=9))
+
+
+@pytest.mark.parametrize("neighbours", [None, 4])
+def test_masks_do_not_cancel_among_clients_that_were_told_different_terms(neighbours):
+    count, length = 7, 50_000
+    victims = make_terms(count, length, neighbours)
+    others = dataclasses.replace(victims, largest=2**60)  # so that their updates round to zero
+    clients = [Client(k, 10, others if k else victims) for k in range(count)]
+    server = Server(victims, neighbours)
+    server.collect(client.advertise() for client in clients)
+    server.route([client.share(server.directory(client.name)) for client in clients])
+    deltas = torch.ones(count, length)
+    for client in clients:
+        server.add(client.mask(server.inbox(client.name), deltas[client.name]))
+    server.close()
+    total = server.unmask([client.reveal(server.request(client.name)) for client in clients])
+    assert looks_uniform(total)  # and is not the victim's update, the one that is not zero
+
+
+CHANGES = [
+    {"ring": Ring(clip=4.0, bits=22, clients=COUNT)},
+    {"ring": Ring(clip=8.0, bits=21, clients=COUNT)},
+    {"ring": Ring(clip=8.0, bits=22, clients=COUNT + 1), "holders": COUNT + 1},
+    *({name: 1} for name in ("length", "holders", "threshold", "fewest", "largest")),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: "-".join(change))
+def test_a_mask_is_agreed_on_for_all_of_the_terms(change):
+    keys = Round().keys
+    assert mask_purpose(make_terms(**change), keys) != mask_purpose(make_terms(), keys)
+    whole = make_terms(ring=Ring(clip=8, bits=22, clients=COUNT))
+    assert mask_purpose(whole, keys) == mask_purpose(make_terms(), keys)
+
+
+def test_a_mask_is_agreed_on_for_the_clients_where_each_knows_all():
+    keys = Round().keys
+    assert mask_purpose(make_terms(), keys) == mask_purpose(make_terms(), keys[::-1])
+    assert mask_purpose(make_terms(), keys) != mask_purpose(make_terms(), keys[:4])
+    sparse = make_terms(neighbours=2)
+    assert mask_purpose(sparse, keys[:3]) == mask_purpose(sparse, keys[2:])
+
+
+@pytest.mark.parametrize("value", [float("nan"), 2.0, -1, "2", None, True])
+def test_terms_are_whole_numbers(value):
+    with pytest.raises(BadInput, match=r"threshold = .* is out of range; give a whole number"):
+        make_terms(threshold=value)
 
 
 def test_below_the_threshold_the_round_fails_before_any_client_is_asked_for_shares():

@@ -11,7 +11,7 @@ if __name__ == "__main__":
     summing = SecureSum()
     job = BaseFedJob(initial_model=Network(), name="digits")
     job.to_server(FedAvg(num_clients=3, num_rounds=3, aggregator=summing))
-    job.to_clients(ScriptRunner("client.py"))
+    job.to_clients(ScriptRunner("client.py"), tasks=["train"])
     job.to_clients(MaskUpdates())
     job.to_server(
         RecordRounds(

@@ -15,6 +15,7 @@ from glasshouse.federation.secagg.keys import (
     agree,
     commit,
     derive,
+    mask_purpose,
     private_key,
     public_bytes,
 )
@@ -137,11 +138,12 @@ class Client:
         if len(held) != len(inbox) + 1:
             raise self._refusal("one sender's shares came twice")
         self._held = held
+        purpose = mask_purpose(self._terms, self._keys.values())
         words = self._quantised(delta)
         add_mask(words, derive(self._seed, b"own mask"))
         for other in held:
             if other != self.name:
-                key = self._agree(self._masking, self._keys[other].masking, b"mask")
+                key = self._agree(self._masking, self._keys[other].masking, purpose)
                 add_mask(words, key, subtract=self.name > other)
         self._sealing_keys, self._keys = {}, {}  # a round of many clients would hold them all
         return Masked(self.name, words)

@@ -4,9 +4,11 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 
+from glasshouse.errors import BadInput, quoted
 from glasshouse.federation.secagg.ring import Ring, Words
 
 SEALED_BYTES = 48  # two shares and the tag of their encryption
@@ -32,6 +34,12 @@ class Terms:
     threshold: int
     fewest: int
     largest: int
+
+    def __post_init__(self) -> None:
+        for name in ("length", "holders", "threshold", "fewest", "largest"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
+                raise BadInput(f"{name} = {quoted(value)} is out of range; give a whole number from 0 on")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,15 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.federation.secagg.graph import neighbourhoods
-from glasshouse.federation.secagg.keys import KEY_BYTES, agree, commit, derive, private_key, public_bytes
+from glasshouse.federation.secagg.keys import (
+    KEY_BYTES,
+    agree,
+    commit,
+    derive,
+    mask_purpose,
+    private_key,
+    public_bytes,
+)
 from glasshouse.federation.secagg.masks import add_mask
 from glasshouse.federation.secagg.messages import (
     COMMITMENT_BYTES,
@@ -157,11 +165,12 @@ class Server:
         self._enough(len(answered), "sent shares for unmasking")
         opened = {client: self._open(client, shares.pop(client)) for client in self.sharing}
         assert self.total is not None
+        purpose = mask_purpose(self.terms, self.keys.values())
         for client, secret in opened.items():
             if client in self.masked:
                 add_mask(self.total, derive(secret, b"own mask"), subtract=True)
             else:
-                self._take_off(client, private_key(secret))
+                self._take_off(client, private_key(secret), purpose)
         return self.total
 
     def _take(self, answer: Revealed, shares: dict[int, dict[int, bytes]]) -> None:
@@ -202,12 +211,12 @@ class Server:
             self._fail(f"client {client} handed out shares that do not give the {what} it committed to")
         return secret
 
-    def _take_off(self, client: int, private: X25519PrivateKey) -> None:
+    def _take_off(self, client: int, private: X25519PrivateKey, purpose: bytes) -> None:
         """Take off what the masks shared with a dropped client left in the sum."""
         assert self.total is not None
         for survivor in self._holders[client]:
             if survivor in self.masked:
-                key = agree(private, self.keys[survivor].masking, b"mask")
+                key = agree(private, self.keys[survivor].masking, purpose)
                 add_mask(self.total, key, subtract=survivor < client)
 
     def _place(self, owner: int, holder: int) -> int:

@@ -101,8 +101,57 @@ def replaced(message: Shareable, arrays: Mapping[str, np.ndarray]) -> Shareable:
 
 def emptied(message: Shareable) -> Shareable:
     """The same message without a tensor: FedAvg passes it over, where an error would end the job."""
-    exchanged = from_shareable(message)
-    return DXO(exchanged.data_kind, data={}, meta=exchanged.meta).update_shareable(message)
+    exchanged = from_shareable(message) if _is_exchange(message) else DXO(DataKind.WEIGHTS, data={})
+    for name in _entries_beside(message):
+        del message[name]  # it may tell as much as the tensors
+    meta = {name: value for name, value in exchanged.meta.items() if _is_plain(value)}
+    return DXO(exchanged.data_kind, data={}, meta=meta).update_shareable(message)
+
+
+def fault_of_kind(message: Shareable) -> str | None:
+    """Why a client's result is no model, and reports no error alone either; null where it is one of both."""
+    failed = message.get_return_code() != ReturnCode.OK
+    if not _is_exchange(message):
+        alone = failed and set(message) == set(Shareable())
+        return None if alone else "it is of a kind that FLARE does not exchange models by"
+    kind = from_shareable(message).data_kind
+    if kind not in KINDS:
+        name = quoted(getattr(kind, "value", kind))
+        return f"it is of the kind {name}, neither weights nor their difference"
+    return "it reports an error, and holds a model" if failed else None
+
+
+def fault_beside(message: Shareable) -> str | None:
+    """Which entry beside the model in a client's result is more than text and single numbers, if one is."""
+    entries = {name: message[name] for name in _entries_beside(message)}
+    if _is_exchange(message):
+        entries |= from_shareable(message).meta
+    for name, value in entries.items():
+        if not _is_plain(value):
+            return f"{quoted(name)} travels beside the model and may hold arrays; leave it out of the result"
+    return None
+
+
+def _is_exchange(message: Shareable) -> bool:
+    try:
+        from_shareable(message)
+    except ValueError:
+        return False
+    return True
+
+
+def _entries_beside(message: Shareable) -> set[str]:
+    """The entries that are no part of what FLARE writes for a model."""
+    return set(message) - set(DXO(DataKind.WEIGHTS, data={}).to_shareable())
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is text, or single numbers: a list of numbers says as much as an array."""
+    if isinstance(value, Mapping):
+        return all(_is_plain(one) for one in (*value, *value.values()))
+    if isinstance(value, list | tuple | set):
+        return all(isinstance(one, str) or one is None for one in value)
+    return value is None or isinstance(value, str | int | float) or getattr(value, "shape", None) == ()
 
 
 def _like(before: Any, array: np.ndarray) -> Any:

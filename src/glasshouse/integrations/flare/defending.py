@@ -1,7 +1,9 @@
 """A client that defends each update before it leaves."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from nvflare.apis.event_type import EventType
 from nvflare.apis.filter import Filter
@@ -13,11 +15,17 @@ from nvflare.job_config.defs import FilterType
 
 from glasshouse.defences.defence import Stack
 from glasshouse.defences.reach import applicable
-from glasshouse.errors import BadInput
+from glasshouse.errors import BadInput, quoted
 from glasshouse.integrations.flare.checking import fault_in
-from glasshouse.integrations.flare.contents import Contents, read_contents, replaced
+from glasshouse.integrations.flare.contents import (
+    Contents,
+    fault_beside,
+    fault_of_kind,
+    read_contents,
+    replaced,
+)
 from glasshouse.integrations.flare.events import about, withheld
-from glasshouse.integrations.flare.jobs import add
+from glasshouse.integrations.flare.jobs import add, check_tasks
 from glasshouse.integrations.flare.networks import agreed, arrays_of, vector_of
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.seeds import derive, torch_rng
@@ -42,9 +50,9 @@ ELSEWHERE = {
 class DefendUpdate(Filter):
     """Applies defences to a client's update: `DefendUpdate("clipping(norm=1.0)", "lenet", (1, 28, 28), 10)`.
 
-    Those that act on something else than the update are refused. Noise comes from the system's own
-    randomness; with a `seed` it can be drawn again, by whoever knows the seed, so give one in experiments
-    only.
+    Those that act on something else than the update are refused. A result that is no update of the model, or
+    has arrays beside it, stays at the client. Noise comes from the system's own randomness; with a `seed` it
+    can be drawn again, by whoever knows the seed, so give one in experiments only.
     """
 
     def __init__(
@@ -70,23 +78,25 @@ class DefendUpdate(Filter):
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Keep what the client received: its update is the difference."""
-        if event_type == EventType.BEFORE_TASK_EXECUTION and about(self.task, fl_ctx):
+        if event_type == EventType.START_RUN:
+            check_tasks(self, fl_ctx)
+        elif event_type == EventType.BEFORE_TASK_EXECUTION and about(self.task, fl_ctx):
             task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
             self._received = read_contents(task)
             self._round = task.get_header(AppConstants.CURRENT_ROUND, 0) + 1
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         """The result as it may leave the client; nothing leaves undefended."""
+        fault = fault_of_kind(shareable) or fault_beside(shareable)
+        if fault is not None:
+            return withheld(self, fault, shareable, fl_ctx)
         result = read_contents(shareable)
         if result is None:
             return shareable
         if self._received is None or self._received.kind != "after":
             raise BadInput("the task held no weights, so that the update cannot be told from the result")
         layout, sent = self._agreed_layout(), self._received.arrays
-        fault = fault_in(result.arrays, sent, result.steps)
-        missing = [name for name in layout.names if name not in result.arrays]
-        if fault is None and missing:
-            fault = f"it lacks {missing[0]}, and so cannot be defended as the update of {self.model}"
+        fault = fault_in(result.arrays, sent, result.steps) or self._fault_in_update(result, sent)
         if fault is not None:
             return withheld(self, fault, shareable, fl_ctx)
         delta = vector_of(layout, result.changed_to("delta", sent))
@@ -98,6 +108,17 @@ class DefendUpdate(Filter):
             update = torch.where(update == delta, trained, vector_of(layout, sent) + update)
         # What is no part of an update, such as batch norm's counters of steps, travels as it is.
         return replaced(shareable, {**result.arrays, **arrays_of(layout, update)})
+
+    def _fault_in_update(self, result: Contents, sent: Mapping[str, np.ndarray]) -> str | None:
+        """Why the result is not the update of the agreed network and nothing else; null where it is."""
+        names = self._agreed_layout().names
+        missing = [name for name in names if name not in result.arrays]
+        if missing:
+            return f"it lacks {missing[0]}, and so cannot be defended as the update of {self.model}"
+        for name, array in result.changed_to("delta", sent).items():
+            if name not in names and array.dtype.kind == "f" and array.any():
+                return f"it changes {quoted(name)}, which is no part of the update of {self.model}"
+        return None
 
     def _agreed_layout(self) -> Layout:
         if self._layout is None:

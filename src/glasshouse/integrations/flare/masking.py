@@ -17,12 +17,14 @@ from torch import Tensor
 
 from glasshouse.errors import BadInput
 from glasshouse.federation.secagg.client import Client
-from glasshouse.federation.secagg.messages import Keys, Masked, Refused, Revealed, Shared
+from glasshouse.federation.secagg.messages import Keys, Masked, Refused, Revealed, Shared, Terms
+from glasshouse.federation.secagg.ring import Ring
 from glasshouse.integrations.flare.checking import fault_in
-from glasshouse.integrations.flare.contents import Contents, read_contents
+from glasshouse.integrations.flare.contents import Contents, fault_of_kind, read_contents
 from glasshouse.integrations.flare.events import about, withheld
-from glasshouse.integrations.flare.jobs import add
+from glasshouse.integrations.flare.jobs import add, check_tasks
 from glasshouse.integrations.flare.wire import packed, unpacked
+from glasshouse.options import check_whole
 
 TOPIC = "glasshouse.secure-sum"
 ASKED, ANSWER, REFUSAL = "asked", "answer", "refusal"
@@ -33,12 +35,13 @@ class MaskUpdates(Filter):
     """Keeps a client's update and lets only its masked form leave: `job.to_clients(MaskUpdates())`.
 
     The server adds the masked updates up with the aggregator `SecureSum`. An update enters one sum: who asks
-    for it a second time is refused.
+    for it a second time is refused, and so is a sum that fewer than `fewest` clients could open.
     """
 
-    def __init__(self, task: str = "train") -> None:
+    def __init__(self, fewest: int = 2, task: str = "train") -> None:
         super().__init__()
-        self.task = task
+        check_whole("MaskUpdates", "fewest", fewest, 2)
+        self.fewest, self.task = fewest, task
         self._received: Contents | None = None
         self._update: tuple[Tensor, int] | None = None
         self._client: Client | None = None
@@ -51,12 +54,16 @@ class MaskUpdates(Filter):
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Listen for the server's requests, and keep the model that an update starts from."""
         if event_type == EventType.START_RUN:
+            check_tasks(self, fl_ctx)
             fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._answer)
         elif event_type == EventType.BEFORE_TASK_EXECUTION and about(self.task, fl_ctx):
             self._received = read_contents(fl_ctx.get_prop(FLContextKey.TASK_DATA))
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         """Send that there is an update, of so many samples, instead of the update."""
+        fault = fault_of_kind(shareable)
+        if fault is not None:
+            return withheld(self, fault, shareable, fl_ctx)
         result = read_contents(shareable)
         if result is None:
             return shareable
@@ -91,14 +98,7 @@ class MaskUpdates(Filter):
     def _step(self, request: Mapping[str, Any]) -> Keys | Shared | Masked | Revealed:
         asked = request[ASKED]
         if asked == "keys":
-            if self._update is None:
-                raise Refused("there is no update that did not enter a sum")
-            vector, samples = self._update
-            terms = unpacked(request["terms"])
-            if terms.length != len(vector):
-                raise Refused(f"the terms are for {terms.length} numbers, the update has {len(vector)}")
-            self._client = Client(int(request["number"]), samples, terms)
-            return self._client.advertise()
+            return self._begun(int(request["number"]), unpacked(request["terms"])).advertise()
         if self._client is None:
             raise Refused("no sum has begun")
         if asked == "shares":
@@ -112,3 +112,19 @@ class MaskUpdates(Filter):
         if asked == "revealed":
             return self._client.reveal(unpacked(request["request"]))
         raise Refused(f"nobody knows what {asked!r} asks for")
+
+    def _begun(self, number: int, terms: object) -> Client:
+        """The client of this sum, if its terms are safe."""
+        if self._update is None:
+            raise Refused("there is no update that did not enter a sum")
+        vector, samples = self._update
+        if not isinstance(terms, Terms) or not isinstance(terms.ring, Ring):
+            raise Refused("the request has no terms")
+        if terms.threshold < self.fewest:
+            raise Refused(
+                f"{terms.threshold} clients could open the sum, and it asks for {self.fewest} or more"
+            )
+        if terms.length != len(vector):
+            raise Refused(f"the terms are for {terms.length} numbers, the update has {len(vector)}")
+        self._client = Client(number, samples, terms)
+        return self._client

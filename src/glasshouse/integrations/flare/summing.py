@@ -1,30 +1,40 @@
 """The server's side of secure aggregation in a FLARE job."""
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from nvflare.apis.fl_constant import FLMetaKey
+from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
+from nvflare.app_common.app_constant import AppConstants
+from nvflare.app_common.app_event_type import AppEventType
 
-from glasshouse.errors import BadInput
+from glasshouse.errors import LONGEST_MESSAGE, BadInput, named, one_line, quoted
+from glasshouse.federation.channels.channel import RoundFailed
 from glasshouse.federation.channels.secure import Secure
-from glasshouse.federation.secagg.messages import Terms, needed
-from glasshouse.federation.secagg.ring import Ring
+from glasshouse.federation.secagg.messages import Keys, Masked, Refused, Revealed, Shared
 from glasshouse.federation.secagg.server import Server
+from glasshouse.integrations.flare.contents import read_contents
 from glasshouse.integrations.flare.events import SUMMED
 from glasshouse.integrations.flare.masking import ANSWER, ASKED, NAMES, REFUSAL, SHAPES, TOPIC
-from glasshouse.integrations.flare.wire import packed, unpacked
+from glasshouse.integrations.flare.wire import Answer, answer_of, packed
+
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+"""The names of tensors with their shapes, in the order in which a client's vector holds them."""
 
 
 class SecureSum(ModelAggregator):
     """Adds up masked updates, of which it never sees one: `FedAvg(..., aggregator=SecureSum())`.
 
     The clients need `MaskUpdates`. The protocol is that of Glasshouse's channel `secure`, and so are the
-    options; a client that does not answer within `timeout` seconds is left out of the sum.
+    options; a client that does not answer within `timeout` seconds, or answers with something else than it is
+    asked for, is left out of the sum.
     """
 
     def __init__(
@@ -32,68 +42,85 @@ class SecureSum(ModelAggregator):
     ) -> None:
         super().__init__()
         self.clip, self.bits, self.threshold, self.timeout = clip, bits, threshold, timeout
-        Secure(clip=clip, bits=bits, threshold=threshold)  # checks them
+        self._channel = Secure(clip=clip, bits=bits, threshold=threshold)  # checks them
+        self._sent: dict[str, tuple[int, ...]] | None = None
         self.reset_stats()
 
     @property
     def described(self) -> str:
         """The protocol in words, as a record wants it."""
-        return Secure(clip=self.clip, bits=self.bits, threshold=self.threshold).described
+        return self._channel.described
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Note what the model looks like that a round begins with."""
+        super().handle_event(event_type, fl_ctx)
+        if event_type == AppEventType.BEFORE_TRAIN_TASK and self._sent is None:
+            contents = read_contents(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE))
+            if contents is not None:
+                self._sent = {name: array.shape for name, array in contents.arrays.items()}
 
     def reset_stats(self) -> None:
         """Begin a round."""
+        self._sent = None
         self._samples: dict[str, int] = {}
-        self._places: tuple[list[str], list[list[int]]] | None = None
+        self._shapes: dict[str, Shapes] = {}
 
     def accept_model(self, model: FLModel) -> None:
         """A client has an update, of so many samples."""
         client = str(model.meta["client_name"])
-        if set(model.params) != {NAMES, SHAPES}:
+        if not isinstance(model.params, Mapping) or set(model.params) != {NAMES, SHAPES}:
             raise BadInput(
                 f"client {client} sent its update in the clear; add MaskUpdates to the clients' job"
             )
-        places = (list(model.params[NAMES]), [list(shape) for shape in model.params[SHAPES]])
-        if self._places is not None and self._places != places:
-            raise BadInput(f"client {client} has other tensors than the clients before")
-        self._places = places
-        self._samples[client] = int(model.meta[FLMetaKey.NUM_STEPS_CURRENT_ROUND])
+        shapes = _shapes_in(client, model.params)
+        if self._sent is not None:
+            _check_places(client, shapes, self._sent)
+        samples = model.meta.get(FLMetaKey.NUM_STEPS_CURRENT_ROUND)
+        if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
+            raise BadInput(f"client {client} has {quoted(samples)} samples; a whole number above 0 is needed")
+        self._shapes[client], self._samples[client] = shapes, samples
 
     def aggregate_model(self) -> FLModel:
         """The weighted mean of the updates, after four questions to each client."""
-        if len(self._samples) < 2 or self._places is None:
-            raise BadInput(f"secure aggregation needs at least 2 clients, {len(self._samples)} took part")
-        names, shapes = self._places
-        sizes = [math.prod(shape) for shape in shapes]
-        samples = dict(enumerate(self._samples.values()))
-        mean = self._summed(samples, sum(sizes))
+        shapes = self._agreed_shapes()
+        sizes = [math.prod(shape) for _, shape in shapes]
+        try:
+            mean = self._summed(dict(enumerate(self._samples.values())), sum(sizes))
+        except RoundFailed as failure:
+            raise RoundFailed(self._with_names(str(failure))) from None
         self.fire_event_with_data(SUMMED, self.fl_ctx, SUMMED, dict(self._samples))
         pieces = np.split(mean, np.cumsum(sizes)[:-1])
-        params = {name: piece.reshape(shape) for name, piece, shape in zip(names, pieces, shapes)}
+        params = {name: piece.reshape(shape) for (name, shape), piece in zip(shapes, pieces)}
         return FLModel(params_type=ParamsType.DIFF, params=params)
+
+    def _agreed_shapes(self) -> Shapes:
+        """Those of most clients; the others cannot be added to them, and are left out."""
+        most = Counter(self._shapes.values()).most_common(1)
+        for client, shapes in self._shapes.items():
+            if shapes != most[0][0]:
+                self.warning(f"client {client} is left out of the sum: it has other tensors than most")
+                del self._samples[client]
+        if len(self._samples) < 2:
+            raise BadInput(f"secure aggregation needs at least 2 clients, {len(self._samples)} took part")
+        return most[0][0]
 
     def _summed(self, samples: Mapping[int, int], length: int) -> np.ndarray:
         """The protocol, client by client; the mean has shape (length,)."""
-        terms = Terms(
-            ring=Ring(clip=self.clip, bits=self.bits, clients=len(samples)),
-            length=length,
-            holders=len(samples),
-            threshold=needed(len(samples), self.threshold),
-            fewest=needed(len(samples), self.threshold),
-            largest=max(samples.values()),
-        )
+        terms = self._channel.terms(samples, length, neighbours=None)
         server = Server(terms)
-        server.collect(self._asked("keys", samples, lambda k: {"number": k, "terms": packed(terms)}))
+        server.collect(self._asked("keys", Keys, samples, lambda k: {"number": k, "terms": packed(terms)}))
         known = list(server.keys)
-        server.route(self._asked("shares", known, lambda k: {"keys": packed(server.directory(k))}))
+        server.route(self._asked("shares", Shared, known, lambda k: {"keys": packed(server.directory(k))}))
         sharing = list(server.sharing)
-        for masked in self._asked("masked", sharing, lambda k: {"inbox": packed(server.inbox(k))}):
+        for masked in self._asked("masked", Masked, sharing, lambda k: {"inbox": packed(server.inbox(k))}):
             server.add(masked)
         server.close()
+        summed = list(server.masked)
         total = server.unmask(
-            self._asked("revealed", list(server.masked), lambda k: {"request": packed(server.request(k))})
+            self._asked("revealed", Revealed, summed, lambda k: {"request": packed(server.request(k))})
         )
         for fault in server.faults:
-            self.warning(f"secure aggregation went on without a message: {fault}")
+            self.warning(f"secure aggregation went on without a message: {self._with_names(fault)}")
         left = [list(self._samples)[k] for k in samples if k not in server.masked]
         for client in left:
             del self._samples[client]
@@ -101,8 +128,8 @@ class SecureSum(ModelAggregator):
         return terms.ring.read(total, terms.largest / weight, np.dtype(np.float32))
 
     def _asked(
-        self, what: str, clients: Iterable[int], told: Callable[[int], dict[str, Any]]
-    ) -> Iterator[Any]:
+        self, what: str, kind: type[Answer], clients: Iterable[int], told: Callable[[int], dict[str, Any]]
+    ) -> Iterator[Answer]:
         """The answers of the clients that give one."""
         names = list(self._samples)
         engine = self.fl_ctx.get_engine()
@@ -112,9 +139,44 @@ class SecureSum(ModelAggregator):
             replies = engine.send_aux_request(
                 [names[client]], TOPIC, request, self.timeout, self.fl_ctx, secure=False
             )
-            reply = replies.get(names[client]) or {}
-            if ANSWER in reply:
-                yield unpacked(reply[ANSWER])
-            else:
-                why = reply.get(REFUSAL, "no answer")
+            try:
+                answer = _answer_in((replies or {}).get(names[client]), client, kind)
+            except Exception as error:  # whatever a client sends, the others go on
+                why = str(error) if isinstance(error, Refused) else f"no answer can be read ({named(error)})"
                 self.warning(f"client {names[client]} left the sum when asked for its {what}: {why}")
+            else:
+                yield answer
+
+    def _with_names(self, text: str) -> str:
+        """The text with the clients' names for their numbers."""
+        names = dict(enumerate(self._samples))
+        return re.sub(
+            r"\bclient (\d{1,9})\b", lambda found: f"client {names.get(int(found[1]), found[1])}", text
+        )
+
+
+def _answer_in(reply: Mapping[str, Any] | None, client: int, kind: type[Answer]) -> Answer:
+    if reply is None or ANSWER not in reply:
+        why = "no answer" if reply is None else str(reply.get(REFUSAL, "no answer"))
+        raise Refused(one_line(why, LONGEST_MESSAGE))
+    return answer_of(client, kind, reply[ANSWER])
+
+
+def _check_places(client: str, shapes: Shapes, sent: Mapping[str, tuple[int, ...]]) -> None:
+    for name, shape in shapes:
+        if name not in sent:
+            raise BadInput(f"client {client} has a tensor {quoted(name)}, which the model sent lacks")
+        if sent[name] != shape:
+            raise BadInput(f"client {client} has {quoted(name)} in shape {shape}, {sent[name]} was sent")
+
+
+def _shapes_in(client: str, params: Mapping[str, Any]) -> Shapes:
+    names, shapes = params[NAMES], params[SHAPES]
+    texts = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    whole = isinstance(shapes, list | tuple) and all(
+        isinstance(shape, list | tuple) and all(isinstance(size, int) and size >= 0 for size in shape)
+        for shape in shapes
+    )
+    if not (texts and whole and names and len(set(names)) == len(names) == len(shapes)):
+        raise BadInput(f"client {client} does not say which tensors it has, by name and shape")
+    return tuple(zip(names, map(tuple, shapes)))

@@ -5,6 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import torch
+from nvflare.apis.event_type import EventType
 from nvflare.apis.filter import ContentBlockedException, Filter
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
@@ -18,7 +19,7 @@ from glasshouse.data.parts import read_pair
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flare.contents import Contents, read_contents
 from glasshouse.integrations.flare.events import report
-from glasshouse.integrations.flare.jobs import add
+from glasshouse.integrations.flare.jobs import add, check_tasks
 from glasshouse.integrations.flare.networks import agreed
 from glasshouse.vetting.structure import network_signs
 from glasshouse.vetting.vet import vet
@@ -53,6 +54,11 @@ class VetModel(Filter):
     def add_to_fed_job(self, job: Any, ctx: Any, **options: Any) -> None:
         """Called by the Job API and by recipes: what a client receives passes through here."""
         add(self, FilterType.TASK_DATA, job, ctx, options)
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Make sure that every model on its way to the training passes through here."""
+        if event_type == EventType.START_RUN:
+            check_tasks(self, fl_ctx)
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         """Pass an honest model on to training."""

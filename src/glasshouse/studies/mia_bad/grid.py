@@ -99,7 +99,8 @@ class MIABadStudy(Study):
         ]
 
     def seeds(self, scale: str) -> int:
-        return 2 if scale == "laptop" else super().seeds(scale)
+        """Four at `laptop`: a threshold from shadow models moves with the seed, and two say little of that."""
+        return 4 if scale == "laptop" else super().seeds(scale)
 
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:
         return verdicts(Measured(findings))

@@ -22,6 +22,7 @@ from glasshouse.integrations.flower.clients import GlasshouseClient  # noqa: E40
 from glasshouse.integrations.flower.mods import defence_mod, vet_mod  # noqa: E402
 from glasshouse.integrations.flower.records import vector_of  # noqa: E402
 from glasshouse.learning.layout import Layout, read_vector  # noqa: E402
+from glasshouse.learning.recipe import Recipe  # noqa: E402
 from glasshouse.learning.seeds import derive, torch_rng  # noqa: E402
 
 
@@ -106,6 +107,40 @@ def test_an_update_that_cannot_be_defended_is_not_sent():
     grid = InProcess([adding({"0.weight": np.zeros((2, 4, 1, 3, 3))}, mods=[defence_mod("clipping")])])
     reply = asked(grid, ArrayRecord(make_model().state_dict()))
     assert "send back the arrays that were received" in reply.error.reason
+
+
+def test_arrays_beside_the_model_are_not_sent_as_no_mod_defends_them():
+    """From the change of its control variate a server would read the very update that the noise hides."""
+    split, model = make_split(), make_plain_model()
+
+    def scaffold(mods=(), **options):
+        recipe = Recipe(batch_size=8, lr=0.1)
+        client = GlasshouseClient(
+            "scaffold", model, lambda context: split.client(0), recipe=recipe, seed=1, **options
+        )
+        return InProcess([client.app(mods)])
+
+    before, spec = ArrayRecord(model.state_dict()), "clipping(norm=0.01)+gaussian-noise(std=0.001)"
+    reply = asked(scaffold([defence_mod(spec)]), before)
+    assert "the reply carries 'glasshouse.summed' beside the model" in reply.error.reason
+    assert "GlasshouseClient(..., defences=...)" in reply.error.reason
+    defended = asked(scaffold(defences=spec), before).content
+    moved = vector_of(defended["arrays"], Layout.of(model)) - read_vector(model)
+    summed = torch.from_numpy(defended["glasshouse.summed"]["summed"].numpy())
+    moved = moved[: len(summed)]
+    rate = moved @ summed / (summed @ summed)
+    torch.testing.assert_close(moved, rate * summed, rtol=1e-3, atol=1e-6)  # it has the same noise
+
+
+def test_a_model_among_other_arrays_is_not_sent_either():
+    def more(message, context, call_next):
+        reply = call_next(message, context)
+        reply.content["prototypes"] = ArrayRecord([np.ones(3)])
+        return reply
+
+    grid = InProcess([adding({}, mods=[defence_mod("clipping", arrays="arrays"), more])])
+    reply = asked(grid, ArrayRecord(make_model().state_dict()))
+    assert "'prototypes' beside the model" in reply.error.reason
 
 
 def test_a_defence_mod_works_with_a_legacy_client():

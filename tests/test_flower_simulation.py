@@ -16,7 +16,7 @@ from glasshouse.federation.federation import Federation, Plan  # noqa: E402
 from glasshouse.federation.strategies import STRATEGIES  # noqa: E402
 from glasshouse.integrations.flower.clients import GlasshouseClient  # noqa: E402
 from glasshouse.integrations.flower.masking import secure_mod  # noqa: E402
-from glasshouse.integrations.flower.mods import defence_mod, vet_mod  # noqa: E402
+from glasshouse.integrations.flower.mods import vet_mod  # noqa: E402
 from glasshouse.integrations.flower.records import vector_of  # noqa: E402
 from glasshouse.integrations.flower.strategies import GlasshouseStrategy  # noqa: E402
 from glasshouse.integrations.flower.summing import SecureGrid  # noqa: E402
@@ -30,12 +30,13 @@ SIZES = (30, 20, 14)
 def test_scaffold_under_masks_in_the_simulation_runtime_ends_as_in_glasshouse(engine):
     """What clients keep between messages, secrets and control variates, lives in their contexts there."""
     split, results = make_split(SIZES), {}
-    mods = [secure_mod(), vet_mod(make_model(), SHAPE), defence_mod("clipping(norm=100)")]
+    mods = [secure_mod(), vet_mod(make_model(), SHAPE)]
     client = GlasshouseClient(
         "scaffold",
         make_model(),
         lambda context: split.client(context.node_config["partition-id"]),
         recipe=RECIPE,
+        defences="clipping(norm=100)",
         seed=3,
     )
     server = ServerApp()

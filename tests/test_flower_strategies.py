@@ -8,7 +8,7 @@ pytest.importorskip("flwr", reason="Flower is missing: pip install 'glasshouse[f
 pytestmark = pytest.mark.extras
 
 from flower_grid import FIRST, InProcess, adding  # noqa: E402
-from flwr.app import Array, ArrayRecord  # noqa: E402
+from flwr.app import Array, ArrayRecord, ConfigRecord  # noqa: E402
 from test_strategies import QUICK, RECIPE, SIZES  # noqa: E402
 
 from glasshouse.errors import BadInput  # noqa: E402
@@ -17,6 +17,7 @@ from glasshouse.federation.federation import Federation, Plan  # noqa: E402
 from glasshouse.federation.strategies import STRATEGIES  # noqa: E402
 from glasshouse.integrations.flower import record  # noqa: E402
 from glasshouse.integrations.flower.clients import GlasshouseClient  # noqa: E402
+from glasshouse.integrations.flower.labels import PROTOCOL, REPORT  # noqa: E402
 from glasshouse.integrations.flower.masking import secure_mod  # noqa: E402
 from glasshouse.integrations.flower.records import vector_of  # noqa: E402
 from glasshouse.integrations.flower.strategies import GlasshouseStrategy  # noqa: E402
@@ -68,7 +69,7 @@ def test_every_strategy_ends_with_the_very_model_that_it_ends_with_outside_of_fl
 
 @pytest.mark.parametrize("name", FROM_SUMS)
 def test_every_strategy_that_needs_sums_alone_works_under_masks(name, engine):
-    grid = InProcess(make_apps(name, [secure_mod()]))
+    grid = InProcess(make_apps(name, [secure_mod(reports=True)]))
     vector = in_flower(make_strategy(name), SecureGrid(grid), rounds=2)
     expected = in_glasshouse(name, engine, Secure(), rounds=2)
     torch.testing.assert_close(vector, expected, rtol=1e-4, atol=1e-4)
@@ -78,6 +79,17 @@ def test_every_strategy_that_needs_sums_alone_works_under_masks(name, engine):
 def test_a_strategy_that_looks_at_single_updates_refuses_a_grid_that_hides_them(name):
     with pytest.raises(BadInput, match="shows only the sum; give the grid itself"):
         in_flower(make_strategy(name), SecureGrid(InProcess(make_apps(name, [secure_mod()]))))
+
+
+def test_under_masks_a_report_is_not_sent_unless_the_client_says_so():
+    """Each client's loss would stand beside its masked update, in the clear."""
+    grid = InProcess(make_apps("afl", [secure_mod()]))
+    result = make_strategy("afl").start(SecureGrid(grid), make_strategy("afl").initial_arrays(), num_rounds=1)
+    assert len(result.arrays) == 0
+    refused = [reply.error.reason for reply in grid.seen if reply.has_error()]
+    assert refused
+    assert all("allow that by secure_mod(reports=True)" in reason for reason in refused)
+    assert not any(REPORT in reply.content for reply in grid.seen if reply.has_content())
 
 
 def test_clients_are_numbered_by_their_partition_whatever_their_nodes(engine):
@@ -146,13 +158,17 @@ def broken(how):
             reply.content["glasshouse.report"] = ArrayRecord({"moments": Array(torch.zeros(3).numpy())})
         elif how == "no report":
             del reply.content["glasshouse.report"]
+        elif how == "a sum":
+            reply.content[PROTOCOL] = ConfigRecord({"stage": "opened", "clients": len(SIZES), "clipped": 0})
         reply.content["arrays"] = ArrayRecord(records)
         return reply
 
     return changed
 
 
-@pytest.mark.parametrize("how", ["NaN", "shape", "missing", "samples", "garbage", "report", "no report"])
+@pytest.mark.parametrize(
+    "how", ["NaN", "shape", "missing", "samples", "garbage", "report", "no report", "a sum"]
+)
 def test_a_reply_that_cannot_be_used_is_left_out_with_the_number_of_its_node(how, caplog):
     grid = InProcess(make_apps("fed-fsnet"), changed=broken(how))
     lacking = InProcess(make_apps("fed-fsnet"), lambda place, message: place == 2 and message.content)

@@ -15,4 +15,7 @@ SUMMED = "glasshouse.summed"
 REPORT = "glasshouse.report"
 """What a client reports in the clear."""
 
+NO_SUM = f"its reply holds {PROTOCOL!r}, as sums do, and no SecureGrid opened it"
+"""Why a reply is turned away in which a client says that it is a sum."""
+
 TRAIN, ADVERTISE, SHARE, MASK, REVEAL = "train", "advertise", "share", "mask", "reveal"

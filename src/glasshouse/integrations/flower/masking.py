@@ -61,6 +61,7 @@ def secure_mod(
     fewest: int = 2,
     weighted_by: str = "num-examples",
     clear: Sequence[str] = (),
+    reports: bool = False,
     arrays: str | None = None,
 ) -> Mod:
     """A mod that never sends an update but as a part of the sum that `SecureGrid` opens; put it first.
@@ -68,7 +69,9 @@ def secure_mod(
     What it keeps from one message of a round to the next is in the state of the client's context. It refuses
     a sum that fewer than `fewest` clients could open, and any request to train outside of the protocol. In
     the clear it sends its number of samples, the metric `weighted_by`, and those metrics that `clear` names;
-    all others stay. `arrays` names the record of the model where a message has several.
+    all others stay. What a strategy has clients report beside their updates would travel in the clear, too:
+    such a reply is not sent unless `reports` is true. `arrays` names the record of the model where a message
+    has several.
     """
     check_whole("secure_mod", "fewest", fewest, 2)
 
@@ -80,7 +83,7 @@ def secure_mod(
             return refusal(message, "it sends updates under masks alone; let the server use SecureGrid")
         stage = asked.get("stage")
         if stage == TRAIN:
-            return _train(message, context, call_next, weighted_by, frozenset(clear), arrays)
+            return _train(message, context, call_next, weighted_by, frozenset(clear), reports, arrays)
         try:
             fields, records = _answer(str(stage), asked, context, fewest)
         except (Refused, BadInput) as reason:
@@ -98,6 +101,7 @@ def _train(
     call_next: Callable[[Message, Context], Message],
     weighted_by: str,
     clear: frozenset[str],
+    reports: bool,
     arrays: str | None,
 ) -> Message:
     """Train, and keep the update until the round's other clients are known."""
@@ -109,14 +113,20 @@ def _train(
     reply = call_next(message, context)
     if reply.has_error():
         return reply
+    if REPORT in reply.content and not reports:
+        return refusal(
+            message,
+            "its report would travel in the clear, beside the masks; allow that by secure_mod(reports=True), "
+            "or take a strategy that has clients report nothing",
+        )
     update = _update(reply.content, sent, arrays)
     samples = samples_in(reply.content, weighted_by)
     context.state[UPDATE] = record_of({"update": update})
     context.state[PROTOCOL] = ConfigRecord({"session": asked["session"], "samples": samples})
     metrics = _told(reply.content, clear | {weighted_by})
     extra = len(update) - sent.layout.size
-    reports = {REPORT: reply.content[REPORT]} if REPORT in reply.content else {}
-    return _reply(message, asked, {"samples": samples, "extra": extra}, {**metrics, **reports})
+    report = {REPORT: reply.content[REPORT]} if REPORT in reply.content else {}
+    return _reply(message, asked, {"samples": samples, "extra": extra}, {**metrics, **report})
 
 
 def _update(content: Any, sent: State, arrays: str | None) -> Tensor:

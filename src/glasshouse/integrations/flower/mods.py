@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from glasshouse.defences.defence import Stack
 from glasshouse.defences.reach import applicable
+from glasshouse.errors import quoted
 from glasshouse.integrations.flower.framework import ArrayRecord, ConfigRecord, Context, Message
 from glasshouse.integrations.flower.records import (
     State,
@@ -48,6 +49,13 @@ OUT_OF_REACH = {
 """What a mod can not do for a defence that has such a hook, and what to do instead."""
 
 
+UNDEFENDED = (
+    "beside the model, which no mod defends; send the model alone, or train by "
+    "GlasshouseClient(..., defences=...), where defences act inside the training"
+)
+"""Why `defence_mod` sends no reply with other arrays, and what to do instead."""
+
+
 def defence_mod(
     spec: str | Stack,
     model: nn.Module | None = None,
@@ -59,8 +67,9 @@ def defence_mod(
 
     The update is what a client replies, less what it received. Statistics of batch norms travel as they are:
     they are known by torch's names for them, or as what is no parameter of `model`. `arrays` names the record
-    of the model where a message has several. Noise follows from `seed`, the round and the number of the
-    client, by default from the operating system's entropy.
+    of the model where a message has several. A reply that carries arrays beside the model is not sent, as no
+    defence here acts on them. Noise follows from `seed`, the round and the number of the client, by default
+    from the operating system's entropy.
     """
     defences = applicable(spec, OUT_OF_REACH)
     parameters = None if model is None else frozenset(exchanged(model))
@@ -74,6 +83,8 @@ def defence_mod(
         if reply.has_error():
             return reply
         name, record = only_record(reply.content, arrays)
+        if beside := sorted(set(reply.content.array_records) - {name}):
+            return refusal(message, f"the reply carries {', '.join(map(quoted, beside))} {UNDEFENDED}")
         trained = State.of(record, parameters)
         trained.check_like(sent)
         rng = noise_rng(seed, number, number_of(context))

@@ -7,23 +7,22 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from safetensors.numpy import load_file
-
 from glasshouse.errors import BadInput
 from glasshouse.integrations.flower.extending import extended, flower_name, is_legacy
-from glasshouse.integrations.flower.labels import PROTOCOL
+from glasshouse.integrations.flower.labels import NO_SUM, PROTOCOL
 from glasshouse.integrations.flower.naming import ClientNames, ParameterNames, place_of
+from glasshouse.integrations.flower.repeating import AnotherRun, Repeated, recorded_by_number
 from glasshouse.integrations.flower.replies import (
     WEIGHT,
     arrays_in,
     legacy_arrays,
     model_in,
+    opens_sums,
     told_in,
     weight_in,
 )
 from glasshouse.recording import Recorder, Seen
-from glasshouse.recording.folders import round_folder
+from glasshouse.recording.reader import RecordedRound
 
 if TYPE_CHECKING:
     from torch import nn
@@ -56,7 +55,8 @@ def record(
     "sum" where the server sees only what `SecureGrid` opens, or the legacy `SecAggPlusWorkflow`.
 
     Every n-th round is recorded, with the single updates of at most so many `clients`. A client is called by
-    its node's number, or by what it sends in a metric or setting under the key `named_by`.
+    its node's number, or by what it sends in a metric or setting under the key `named_by`. A folder that has
+    rounds is continued by a run that repeats them; the first difference ends the run.
     """
     legacy = is_legacy(strategy)
     if hasattr(strategy, "_glasshouse"):
@@ -86,12 +86,18 @@ def record(
 
 
 class Keeper:
-    """Writes the rounds of a strategy; what cannot be recorded is an error in Flower's log, and no more."""
+    """Writes the rounds of a strategy; what cannot be recorded is an error in Flower's log, and no more.
+
+    A run that begins in a folder with rounds has to repeat them, number by number, before it adds its own:
+    then all that lies in the folder is of this run, whichever began it.
+    """
 
     def __init__(self, recorder: Recorder, parameters: ParameterNames, names: ClientNames) -> None:
         self.names = names
         self._recorder, self._parameters = recorder, parameters
-        self._round: Seen | None = None
+        self._number = 0
+        self._round: Seen | Repeated | None = None
+        self._recorded: Mapping[int, RecordedRound] = {}
 
     @property
     def sees_sums(self) -> bool:
@@ -101,16 +107,21 @@ class Keeper:
     def send(self, number: int, sent: Any) -> None:
         """Begin round `number` with the model sent; raises `BadInput` if it is none that can be recorded.
 
-        Flower counts the rounds of each run from 1, so that the folder may hold this round of another run.
+        So does a round that the record has of another run.
         """
-        named = self._parameters.named(sent)
-        self._round = self._recorder.round(number, named)
-        recorded = round_folder(self._recorder.folder, number) / "sent.safetensors"
-        if recorded.exists() and not _same(load_file(recorded), named):
-            raise BadInput(
-                f"{self._recorder.folder} holds round {number} of another run, which sent another model; "
-                "choose another folder for each run"
-            )
+        named, rounds = self._parameters.named(sent), self._recorder.rounds
+        self._number = number
+        if all(recorded < number for recorded in rounds):
+            self._round = self._recorder.round(number, named)
+            return
+        if number not in rounds:  # it stays out: the later ones that are there may be of another run
+            self._round = Seen(self._recorder, number, None)
+            return
+        if number not in self._recorded:
+            self._recorded = recorded_by_number(self._recorder.folder)
+        repeated = Repeated(self._recorder, self._recorded[number])
+        repeated.check_sent(named)
+        self._round = repeated
 
     def updates(
         self, number: int, replies: Mapping[str, Any], read: Callable[[Any], tuple[Any, Any]]
@@ -128,17 +139,22 @@ class Keeper:
             if not told:
                 raise BadInput("no client sent an update that can be")
 
-    def sum(self, number: int, mean: Any, clients: Mapping[str, int]) -> None:
-        """Record the mean that secure aggregation opened."""
+    def sum(self, number: int, replies: Mapping[str, Any], read: Callable[[Any], tuple[Any, Any]]) -> None:
+        """Record the mean that secure aggregation opened, which each reply carries, as `read` finds it."""
         with _told(f"round {number} is not recorded"), self._begun() as seen:
-            seen.sum(self._parameters.named(mean), clients=clients)
+            if not replies:
+                raise BadInput("no sum was opened")
+            mean, _ = read(next(iter(replies.values())))
+            samples = {client: read(reply)[1] for client, reply in replies.items()}
+            seen.sum(self._parameters.named(mean), clients=samples)
 
     def finish(self, final: Any) -> None:
-        """Record the model after the last round."""
+        """Record the model after the last round, unless the record goes further."""
         with _told("the final model is not recorded"):
-            self._recorder.finish(self._parameters.named(final))
+            if all(recorded <= self._number for recorded in self._recorder.rounds):
+                self._recorder.finish(self._parameters.named(final))
 
-    def _begun(self) -> Seen:
+    def _begun(self) -> Seen | Repeated:
         if self._round is None:
             raise BadInput("its model was not sent by the strategy's own steps")
         begun, self._round = self._round, None
@@ -151,6 +167,7 @@ class RecordsMessages:
     _glasshouse: Keeper
 
     def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[Any]:
+        _check_channel(self._glasshouse, opened=opens_sums(grid))
         messages = list(super().configure_train(server_round, arrays, config, grid))  # type: ignore[misc]
         models = [model_in(message.content, self._model_key) for message in messages]
         if any(model is not models[0] and model != models[0] for model in models):
@@ -169,14 +186,10 @@ class RecordsMessages:
             if reply.has_content()
         }
         keeper = self._glasshouse
-        opened = [content for content in contents.values() if PROTOCOL in content.config_records]
-        if contents:
-            _check_channel(keeper, opened=bool(opened))
-        if opened:
-            mean, _ = self._read(opened[0])
-            keeper.sum(server_round, mean, {name: self._read(one)[1] for name, one in contents.items()})
+        if keeper.sees_sums:
+            keeper.sum(server_round, contents, self._read)
         else:
-            keeper.updates(server_round, contents, self._read)
+            keeper.updates(server_round, contents, self._read_update)
         return super().aggregate_train(server_round, replies)  # type: ignore[misc]
 
     def start(self, *args: Any, **options: Any) -> Any:
@@ -192,6 +205,11 @@ class RecordsMessages:
     def _read(self, content: Any) -> tuple[Any, Any]:
         weight = weight_in(content, getattr(self, "weighted_by_key", WEIGHT))
         return arrays_in(model_in(content, self._model_key)), weight
+
+    def _read_update(self, content: Any) -> tuple[Any, Any]:
+        if PROTOCOL in content:
+            raise BadInput(NO_SUM)
+        return self._read(content)
 
 
 class RecordsFits:
@@ -215,8 +233,7 @@ class RecordsFits:
         opened = len(fits) > 1 and len({id(fit.parameters) for fit in fits.values()}) == 1
         _check_channel(keeper, opened=opened)
         if opened:
-            samples = {client: fit.num_examples for client, fit in fits.items()}
-            keeper.sum(server_round, legacy_arrays(results[0][1].parameters), samples)
+            keeper.sum(server_round, fits, _read_fit)
         else:
             keeper.updates(server_round, fits, _read_fit)
         combined, metrics = super().aggregate_fit(server_round, results, failures)  # type: ignore[misc]
@@ -235,18 +252,16 @@ def _check_channel(keeper: Keeper, *, opened: bool) -> None:
         raise BadInput('the server sees single updates; leave the channel of the record "plain"')
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
-
-
 def _read_fit(fit: Any) -> tuple[Any, Any]:
     return legacy_arrays(fit.parameters), fit.num_examples
 
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
-    """Let the training go on where something cannot be recorded, and say so."""
+    """Let the training go on where something cannot be recorded, and say so; two runs are never mixed."""
     try:
         yield
+    except AnotherRun:
+        raise
     except BadInput as error:
         logger.error("Glasshouse: %s: %s", what, error)

@@ -43,6 +43,11 @@ def told_in(content: Any) -> list[Mapping[str, Any]]:
     return [*content.metric_records.values(), *content.config_records.values()]
 
 
+def opens_sums(grid: Any) -> bool:
+    """Whether `grid` is a `SecureGrid`, which opens sums; an app without torch cannot import it to ask."""
+    return bool(getattr(grid, "opens_sums", False))
+
+
 def legacy_arrays(parameters: Any) -> list[np.ndarray]:
     """The arrays of legacy parameters, which have an order and no names."""
     return list(parameters_to_ndarrays(parameters))

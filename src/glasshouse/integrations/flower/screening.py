@@ -11,12 +11,14 @@ from flwr.app import Error, Message
 
 from glasshouse.errors import BadInput, named, quoted
 from glasshouse.integrations.flower.extending import extended
+from glasshouse.integrations.flower.labels import NO_SUM, PROTOCOL
 from glasshouse.integrations.flower.naming import ClientNames
 from glasshouse.integrations.flower.replies import (
     WEIGHT,
     arrays_in,
     legacy_arrays,
     model_in,
+    opens_sums,
     told_in,
     weight_in,
 )
@@ -52,9 +54,11 @@ class ScreensMessages:
 
     _screened_names: ClientNames
     _screened_forms: Forms
+    _screened_sums = False
 
     def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[Any]:
         messages = list(super().configure_train(server_round, arrays, config, grid))  # type: ignore[misc]
+        self._screened_sums = opens_sums(grid)
         if messages:
             sent = model_in(messages[0].content, self._model_key)
             self._screened_forms = _forms(arrays_in(sent))
@@ -77,6 +81,8 @@ class ScreensMessages:
         return Message(metadata=reply.metadata, error=Error(MOD_FAILED_PRECONDITION, reason))
 
     def _check(self, content: Any, usual: Lengths) -> None:
+        if PROTOCOL in content and not self._screened_sums:
+            raise BadInput(NO_SUM)
         if len(content.array_records) != 1 or len(content.metric_records) != 1:
             raise BadInput("it does not hold one record of arrays and one of metrics")
         (metrics,) = content.metric_records.values()

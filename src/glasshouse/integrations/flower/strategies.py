@@ -25,7 +25,7 @@ from glasshouse.integrations.flower.framework import (
     MetricRecord,
     RecordDict,
 )
-from glasshouse.integrations.flower.labels import PROTOCOL, REPORT, SUMMED
+from glasshouse.integrations.flower.labels import NO_SUM, PROTOCOL, REPORT, SUMMED
 from glasshouse.integrations.flower.records import (
     ROUND,
     logger,
@@ -34,7 +34,7 @@ from glasshouse.integrations.flower.records import (
     tensors_of,
     vector_of,
 )
-from glasshouse.integrations.flower.summing import SecureGrid
+from glasshouse.integrations.flower.replies import opens_sums
 from glasshouse.learning.cpu import laid_out
 from glasshouse.learning.layout import Layout
 from glasshouse.models.shapes import Shape
@@ -110,6 +110,7 @@ class GlasshouseStrategy(FedAvg):
         self._memory: Tensors = {}
         self._arrived: dict[int, int] = {}
         self._sent = ArrayRecord()
+        self._sums_alone = False
 
     def initial_arrays(self) -> ArrayRecord:
         """The model's own weights, as the first to send."""
@@ -119,7 +120,8 @@ class GlasshouseStrategy(FedAvg):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Choose clients, and send them the model with what the strategy has for them."""
-        if isinstance(grid, SecureGrid) and self.strategy.needs_updates:
+        self._sums_alone = opens_sums(grid)
+        if self._sums_alone and self.strategy.needs_updates:
             raise BadInput(
                 f"{type(self.strategy).__name__} looks at every client's update, of which SecureGrid shows "
                 "only the sum; give the grid itself, or take a strategy that needs no more than the sum"
@@ -198,7 +200,6 @@ class GlasshouseStrategy(FedAvg):
     def _delivery(self, server: ServerState, replies: Iterable[Message]) -> Delivery:
         """What arrived of the clients, as the channels of Glasshouse deliver it."""
         size, rows, reports = self._layout.size, [], {}
-        opened = False
         for client, reply in self._from_members(replies):
             try:
                 update = self._update(server, client, reply)
@@ -211,12 +212,11 @@ class GlasshouseStrategy(FedAvg):
                 logger.warning("round %d: node %d is left out: %s", server.number + 1, node, why)
                 continue
             rows.append(update)
-            opened |= PROTOCOL in reply.content
             if report:
                 reports[client] = report
         if not rows:
             return Delivery(torch.zeros(size), 0, ())
-        if opened:  # all carry the same mean
+        if self._sums_alone:  # all carry the same mean
             clients = tuple(row.client for row in rows)
             delivery = Delivery(rows[0].delta, sum(row.samples for row in rows), clients)
         else:
@@ -226,7 +226,7 @@ class GlasshouseStrategy(FedAvg):
             mean[:size],
             delivery.samples,
             delivery.clients,
-            None if opened else tuple(row.first(size) for row in rows),
+            None if self._sums_alone else tuple(row.first(size) for row in rows),
             mean[size:] if len(mean) > size else None,
             reports,
         )
@@ -252,6 +252,8 @@ class GlasshouseStrategy(FedAvg):
 
     def _update(self, server: ServerState, client: int, reply: Message) -> Update:
         """The change of the model, and what else is summed, in a reply that can be used."""
+        if PROTOCOL in reply.content and not self._sums_alone:
+            raise BadInput(NO_SUM)
         if self.arrayrecord_key not in reply.content:
             raise BadInput(f"it sent no {self.arrayrecord_key!r}; have it run GlasshouseClient")
         row = vector_of(reply.content[self.arrayrecord_key], self._layout) - server.vector

@@ -23,6 +23,7 @@ from glasshouse.integrations.flower.records import (
     refusal,
     trains,
 )
+from glasshouse.integrations.flower.replies import WEIGHT
 from glasshouse.integrations.flower.talking import Talk, read_keys, read_masked, read_revealed, read_shared
 from glasshouse.integrations.flower.wire import (
     inbox_to,
@@ -38,11 +39,14 @@ class SecureGrid(Grid):
     Its clients have the mod `secure_mod`. Every reply to a message for training carries the same mean update,
     added to the model that was sent, with the metrics that its client sends in the clear; whatever a strategy
     averages of that is the mean. One that compares clients, such as Krum or a median, compares copies.
-    Options are those of the channel `secure`; `timeout` in `start` is that of each of the five stages.
+    Options are those of the channel `secure`; `timeout` in `start` is that of each of the five stages. The
+    metric `weighted_by` is the one by which `secure_mod` and the strategy weigh clients.
 
     A client that does not answer in a stage has dropped out. Where too few are left no sum is opened, all
     replies are errors, and strategies of Flower keep the model that they have.
     """
+
+    opens_sums = True
 
     def __init__(
         self,
@@ -52,11 +56,12 @@ class SecureGrid(Grid):
         bits: int = 22,
         threshold: float = 2 / 3,
         neighbours: int | str | None = None,
+        weighted_by: str = WEIGHT,
         arrays: str | None = None,
     ) -> None:
         self._grid = grid
         self._channel = Secure(clip=clip, bits=bits, threshold=threshold, neighbours=neighbours)
-        self._arrays = arrays
+        self._weighted_by, self._arrays = weighted_by, arrays
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """The replies; to messages for training they carry the mean of all."""
@@ -75,7 +80,7 @@ class SecureGrid(Grid):
 
     def _summed(self, messages: list[Message], timeout: float | None) -> list[Message]:
         """One round of the protocol, and what each client's reply becomes."""
-        talk = Talk(self._grid, messages, timeout)
+        talk = Talk(self._grid, messages, timeout, self._weighted_by)
         try:
             return self._opened(talk)
         except RoundFailed as failure:

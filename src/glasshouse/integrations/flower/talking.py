@@ -8,14 +8,23 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from glasshouse.errors import named, one_line
+from glasshouse.errors import BadInput, named, one_line, quoted
 from glasshouse.federation.channels.secure import MaskedDelivery
 from glasshouse.federation.secagg.messages import Keys, Masked, Revealed, Shared
-from glasshouse.integrations.flower.framework import ConfigRecord, Grid, Message, RecordDict
-from glasshouse.integrations.flower.labels import PROTOCOL, SUMMED, TRAIN, WORDS
-from glasshouse.integrations.flower.records import LONGEST_REASON, State, only_record, record_of, refusal
+from glasshouse.integrations.flower.framework import ConfigRecord, Grid, Message, MetricRecord, RecordDict
+from glasshouse.integrations.flower.labels import PROTOCOL, REPORT, SUMMED, TRAIN, WORDS
+from glasshouse.integrations.flower.records import (
+    LONGEST_REASON,
+    OWN,
+    State,
+    only_record,
+    record_of,
+    refusal,
+    tensors_of,
+)
 from glasshouse.integrations.flower.wire import Fields, keys_from, revealed_from, shared_from
 
 Answer = TypeVar("Answer")
@@ -26,20 +35,31 @@ OPENED = "opened"
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """What a client says after it trained: its samples, how many more entries it sums, and clear records."""
+    """What a client says after it trained: its samples, how many more entries it sums, and what is clear."""
 
     samples: int
     extra: int
-    records: Mapping[str, Any]
+    metrics: Mapping[str, MetricRecord]
+    report: Mapping[str, Tensor]
+
+    @property
+    def form(self) -> tuple[int, frozenset[tuple[str, torch.Size, torch.dtype]]]:
+        """What all clients of one strategy have in common."""
+        report = frozenset((name, tensor.shape, tensor.dtype) for name, tensor in self.report.items())
+        return self.extra, report
 
 
 @dataclass(eq=False)
 class Talk:
-    """Asks the clients of one round, called 0, 1, ... by the order of their `messages`, stage by stage."""
+    """Asks the clients of one round, called 0, 1, ... by the order of their `messages`, stage by stage.
+
+    The metric `weighted_by` of each is its number of samples.
+    """
 
     grid: Grid
     messages: list[Message]
     timeout: float | None
+    weighted_by: str
     session: str = field(default_factory=lambda: secrets.token_hex(16))
     faults: list[str] = field(default_factory=list)
 
@@ -49,13 +69,41 @@ class Talk:
     def trained(self) -> dict[int, Offer]:
         """Have all clients train; those that did, with what they say, by name."""
         everybody: dict[int, Fields] = {name: {} for name in range(len(self.nodes))}
-        offers = dict(self._asked(TRAIN, everybody, _offer))
-        lengths = Counter(offer.extra for offer in offers.values())
+        offers = dict(self._asked(TRAIN, everybody, self._offer))
+        forms = Counter(offer.form for offer in offers.values())
         for name, offer in list(offers.items()):
-            if offer.extra != lengths.most_common(1)[0][0]:
-                self.faults.append(f"client {name} has {offer.extra} entries more to sum, others have not")
+            if offer.form != forms.most_common(1)[0][0]:
+                reported = quoted(sorted(offer.report)) if offer.report else "nothing"
+                self.faults.append(
+                    f"client {name} has {offer.extra} entries more to sum and reports {reported}, unlike most"
+                )
                 del offers[name]
         return offers
+
+    def _offer(self, name: int, content: RecordDict) -> Offer:
+        said = content.config_records[PROTOCOL]
+        samples, extra = said["samples"], said["extra"]
+        if not (isinstance(samples, int) and isinstance(extra, int) and samples >= 0 and extra >= 0):
+            raise ValueError(f"{samples} samples and {extra} entries")
+        return Offer(samples, extra, self._metrics(name, content, samples), _report(content))
+
+    def _metrics(self, name: int, content: RecordDict, samples: int) -> dict[str, MetricRecord]:
+        """The metrics of an offer, in which a strategy finds the samples that are summed, and no others."""
+        key, records = self.weighted_by, content.metric_records
+        weights = [metrics[key] for metrics in records.values() if key in metrics]
+        if not weights or any(weight != samples for weight in weights):
+            said = quoted(weights[0]) if weights else "missing"
+            raise BadInput(
+                f"its metric {key!r} is {said}, and {samples} samples are to be summed; give SecureGrid and "
+                "secure_mod the same `weighted_by`"
+            )
+        for record in records:
+            if record in self.messages[name].content.array_records or record.startswith(OWN):
+                raise BadInput(f"its metrics are called {quoted(record)}, as arrays are; rename them")
+        return {
+            record: MetricRecord({**metrics, key: samples}) if key in metrics else metrics
+            for record, metrics in records.items()
+        }
 
     def ask(
         self, stage: str, fields: Mapping[int, Fields], read: Callable[[int, RecordDict], Answer]
@@ -85,6 +133,8 @@ class Talk:
                 if (said["stage"], said["session"]) != (stage, self.session):
                     raise ValueError(f"an answer to the stage {said['stage']!r}")
                 answer = read(name, reply.content)
+            except BadInput as fault:
+                self.faults.append(f"client {name}: {fault}")
             except Exception as error:  # whatever a client sends, the others go on
                 self.faults.append(f"client {name} sent what cannot be read in {stage} ({named(error)})")
             else:
@@ -113,17 +163,22 @@ class Talk:
     def replies(
         self, delivery: MaskedDelivery, sent: Mapping[int, tuple[str, State]], offers: Mapping[int, Offer]
     ) -> list[Message]:
-        """For every client that is in the sum a reply with the mean; for the others, one that says why."""
+        """For every client that is in the sum a reply with the mean; for the others, one that says why.
+
+        The mean comes last, so that nothing that a client sent stands in its place.
+        """
         replies = []
         for name, message in enumerate(self.messages):
             if name not in delivery.clients:
                 replies.append(refusal(message, self.with_nodes(self._fault_of(name))))
                 continue
-            content = _with_mean(*sent[name], delivery.mean)
             opened = ConfigRecord(
                 {"stage": OPENED, "clients": len(delivery.clients), "clipped": delivery.clipped}
             )
-            records = {**content, **offers[name].records, PROTOCOL: opened}
+            records: dict[str, Any] = dict(offers[name].metrics)
+            if report := offers[name].report:
+                records[REPORT] = record_of(report)
+            records |= {**_with_mean(*sent[name], delivery.mean), PROTOCOL: opened}
             replies.append(Message(RecordDict(records), reply_to=message))
         return replies
 
@@ -148,13 +203,15 @@ def _with_mean(name: str, sent: State, mean: Tensor) -> dict[str, Any]:
     return records
 
 
-def _offer(name: int, content: RecordDict) -> Offer:
-    said = content.config_records[PROTOCOL]
-    samples, extra = said["samples"], said["extra"]
-    if not (isinstance(samples, int) and isinstance(extra, int) and samples >= 0 and extra >= 0):
-        raise ValueError(f"{samples} samples and {extra} entries")
-    clear = {key: record for key, record in content.items() if key != PROTOCOL}
-    return Offer(samples, extra, clear)
+def _report(content: RecordDict) -> dict[str, Tensor]:
+    """The arrays of a report, if there is one; all other arrays of an offer stay unread."""
+    if REPORT not in content:
+        return {}
+    report = tensors_of(content.array_records[REPORT])
+    for name, tensor in report.items():
+        if not torch.isfinite(tensor).all():
+            raise BadInput(f"its report {quoted(name)} holds NaN or infinite numbers")
+    return report
 
 
 def read_keys(name: int, content: RecordDict) -> Keys:

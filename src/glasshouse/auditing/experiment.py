@@ -48,7 +48,7 @@ class Experiment:
     `fresh_weights` says that the start was drawn at random, so that others can draw their own with `fresh`;
     `live` that the network was handed over as an object and not by a name. The last clients may be
     `canaries`. With a new `head` on a file's weights, that alone was drawn. `notes` say what was made of
-    images and network.
+    images and network. Where the data or a split say who is a member, parts are not `redrawn` for a seed.
     """
 
     setting: Setting
@@ -60,6 +60,7 @@ class Experiment:
     canaries: CanaryClients | None = None
     head: NewHead | None = None
     notes: tuple[str, ...] = ()
+    redrawn: bool = True
 
     @cached_property
     def auxiliary(self) -> Images:
@@ -101,7 +102,8 @@ class Experiment:
     @cached_property
     def division(self) -> Division:
         """Who holds what of the data, to be told."""
-        return division_of(self.split).model_copy(update={"seed": self.setting.seed})
+        told = {"seed": self.setting.seed, "redrawn": self.redrawn}
+        return division_of(self.split).model_copy(update=told)
 
     def subject(self, strategy: str, defence: str) -> Subject:
         """What the findings about one trained model are about."""
@@ -190,6 +192,7 @@ def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = Non
         live=model is not None,
         head=head,
         notes=(*notes, *news_of(network, head, setting.seed)),
+        redrawn=not isinstance(dataset, Split) and holders.held_out != "given",
     )
 
 

@@ -57,6 +57,11 @@ class Experiment:
         return {row.seed for run in self.runs for row in run.rows if row.seed is not None}
 
     @property
+    def same_records(self) -> bool:
+        """Whether every seed was asked about the same records."""
+        return any(run.same_records for run in self.runs)
+
+    @property
     def doubled(self) -> set[int]:
         """The seeds that more than one of its runs has."""
         return {seed for seed in self.seeds if sum(seed in _seeds_of(run) for run in self.runs) > 1}

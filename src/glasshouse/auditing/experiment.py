@@ -136,12 +136,14 @@ class Experiment:
 
     @cached_property
     def origin(self) -> Origin:
-        """What the numbers will come from."""
+        """What the numbers will come from; of first weights all but a new head, which the seed decides."""
         setting = self.setting
         named = [setting.training.strategy, setting.training.channel, setting.data.partition or "iid"]
         named += [setting.data.name] if FUNCTION.fullmatch(setting.data.name) else []
         named += [setting.model.name] if not self.live and users_own(setting.model.name) else []
-        frozen = frozen_tensors(self.model)
+        drawn = () if self.head is None else self.head.tensors
+        start = Layout.of(self.model).named(self.start)
+        first = [tensor for name, tensor in start.items() if name not in drawn]
         network = digest_of_types(type(layer) for layer in self.model.modules())
         defences = [part for defence in setting.audit.named_defences for part in split_defences(defence)]
         return Origin(
@@ -149,7 +151,7 @@ class Experiment:
             parts=own_code([*setting.audit.attacks, *defences]),
             given={
                 "data": fingerprint(self.split.pool.x, self.split.pool.y),
-                "first weights": fingerprint(self.start, *frozen),
+                "first weights": fingerprint(*first, *frozen_tensors(self.model, but=drawn)),
             },
         )
 

@@ -155,11 +155,18 @@ def _same_but_for_seeds(first: Run, second: Run) -> bool:
     """Whether the configurations, code and data are known to be the same, and the seeds are not."""
     if first.config is None or second.config is None or first.rows[0].source != second.rows[0].source:
         return False
-    mine, yours = settings_of(first), settings_of(second)
-    if not mine.get("model.weights"):  # else first weights are drawn from the seed
-        mine.pop(FIRST_WEIGHTS, None)
-        yours.pop(FIRST_WEIGHTS, None)
+    mine, yours = _unseeded(settings_of(first)), _unseeded(settings_of(second))
     return mine == yours and _seeds_of(first) != _seeds_of(second)
+
+
+def _unseeded(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings without what the seed decides."""
+    drawn = set()
+    if not settings.get("model.weights"):
+        drawn.add(FIRST_WEIGHTS)
+    if settings.get("data.holdout") == "whole-clients":  # which of them train, and so how many, is drawn
+        drawn.add("data.clients")
+    return {name: value for name, value in settings.items() if name not in drawn}
 
 
 def _check_kinds(compared: Sequence[Experiment]) -> None:

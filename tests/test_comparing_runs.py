@@ -238,6 +238,18 @@ def test_records_of_other_data_are_not_paired(tmp_path: Path, scores: Any) -> No
     assert one.unpaired == "the data differ"
 
 
+def test_where_runs_do_not_name_their_data_nobody_says_that_they_differ(tmp_path: Path, scores: Any) -> None:
+    folders = [an_audit(tmp_path / name, records=(scored(*scores),)) for name in "ab"]
+    for folder in folders:
+        config = (folder / "config.toml").read_text().replace("# from data 00ff\n", "")
+        (folder / "config.toml").write_text(config)
+        compared = compare_runs(folders)
+        assert [one.unpaired for one in compared.differences] == [
+            "it is not known whether the data are the same"
+        ]
+    assert "unpaired as it is not known whether the data are the same" in str(compared)
+
+
 def test_of_runs_with_other_seeds_those_that_both_have_are_paired(tmp_path: Path, scores: Any) -> None:
     first = an_audit(tmp_path / "a", records=(scored(*scores),))
     records = tuple(scored(*scores, seed=seed) for seed in (0, 1))

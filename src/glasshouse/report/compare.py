@@ -7,7 +7,7 @@ from pathlib import Path
 
 from glasshouse.errors import BadInput
 from glasshouse.findings import Finding
-from glasshouse.report.differing import Differing, Experiment, differing, experiments, same_data
+from glasshouse.report.differing import Differing, Experiment, differing, experiments, why_unpaired
 from glasshouse.report.rendering import render
 from glasshouse.report.tables import comparing
 from glasshouse.report.tables.table import Table
@@ -167,8 +167,8 @@ def _contest(first: Experiment, second: Experiment, key: Callable[[Finding], Has
         )
         for one in (first, second)
     )
-    same = same_data(first, second)
-    everything = [difference(a[name], b[name], same_data=same) for name in a if name in b]
+    unpaired = why_unpaired(first, second)
+    everything = [difference(a[name], b[name], unpaired=unpaired) for name in a if name in b]
     return Contest(first.name, second.name, Differences(everything), Differences(_leading(everything)))
 
 

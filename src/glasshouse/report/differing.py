@@ -115,10 +115,12 @@ def differing(compared: Sequence[Experiment]) -> list[Differing]:
     ]
 
 
-def same_data(first: Experiment, second: Experiment) -> bool:
-    """Whether both are known to be about the same data set, so that positions in it mean the same records."""
+def why_unpaired(first: Experiment, second: Experiment) -> str:
+    """Why positions in the data do not mean the same records in both; empty where they are known to."""
     mine, yours = first.settings.get(DATA), second.settings.get(DATA)
-    return mine is not None and mine == yours
+    if mine is None or yours is None:
+        return "it is not known whether the data are the same"
+    return "" if mine == yours else "the data differ"
 
 
 def settings_of(run: Run) -> dict[str, Setting]:

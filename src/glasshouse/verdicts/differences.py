@@ -135,16 +135,16 @@ class Difference:
         return "less" if (self.value > 0) == falls else "more"
 
 
-def difference(first: Side, second: Side, *, same_data: bool = True) -> Difference:
+def difference(first: Side, second: Side, *, unpaired: str = "") -> Difference:
     """The difference of two sides on the metric that their findings have in common.
 
     Where they have other seeds besides, those that both have are paired, and both values are over these
-    alone. Without the `same_data` the positions of records in it mean nothing, and nothing is paired.
+    alone. Nothing is paired where `unpaired` says why not: in other data a position is another record.
     """
     names = (first.name, second.name)
     seeds = _seeds(first), _seeds(second)
     common = [side.over(seeds[0] & seeds[1]) for side in (first, second)]
-    paired = _paired(*common) if same_data else "the data differ"
+    paired = unpaired or _paired(*common)
     if isinstance(paired, Estimate):
         a, b = (side.measure for side in common)
         return Difference(a, b, names, paired, seeds_differ=seeds[0] != seeds[1])

@@ -97,6 +97,7 @@ class Experiment:
             seed=seed,
             places=places,
             test_places=held.test,
+            groups=NOBODY if held.groups is None else held.groups[places],
         )
 
     @cached_property

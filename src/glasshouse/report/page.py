@@ -199,7 +199,7 @@ def _page(run: Run) -> Page:
         courses=panels.course_panels(run, colours),
         gallery=_gallery(run),
         findings=findings_table([*audited, *by_seed]),
-        caveats=caveats(run.rows, measures),
+        caveats=caveats(run.rows, measures, run.curves.division),
         assumptions=assumptions_table(measures),
         opening=opening(run, audited, colours) if decides else None,
     )

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from glasshouse import cli
+import glasshouse
+from glasshouse import api, cli
 from glasshouse.auditing.setting import EXAMPLE, read_setting
 
 
@@ -212,3 +213,10 @@ def test_an_interruption_says_how_to_go_on(command, monkeypatch):
     code, _, err = command("audit")
     assert code == 130
     assert err == "glasshouse: interrupted; the same command continues where it stopped\n"
+
+
+def test_what_a_command_does_is_a_function_of_the_package():
+    commands = ("audit", "audit_record", "plan", "plan_of_record", "inspect_update", "search_policy", "study")
+    for name in (*commands, "compare"):
+        assert name in dir(glasshouse)
+        assert getattr(glasshouse, name) is getattr(api, name)

@@ -13,7 +13,7 @@ from report_runs import Balanced, a_row, a_run, text_of
 import glasshouse
 from glasshouse.cli import main
 from glasshouse.errors import BadInput
-from glasshouse.exhibits import Exhibits, Records
+from glasshouse.exhibits import Division, Exhibits, Holder, Records
 from glasshouse.findings import from_row
 from glasshouse.report import compare_reports, compare_runs
 from glasshouse.results import write_results
@@ -35,14 +35,26 @@ defences = {defences}
 """
 
 
-def an_audit(folder: Path, *rows: dict[str, Any], records: tuple[Records, ...] = (), **settings: Any) -> Path:
+def an_audit(
+    folder: Path,
+    *rows: dict[str, Any],
+    records: tuple[Records, ...] = (),
+    division: tuple[Division, ...] = (),
+    **settings: Any,
+) -> Path:
     """A finished run with these findings and settings, and what it kept of single records."""
     known = {"seed": 0, "rounds": 3, "defences": "[]", "weights": f"w{settings.get('seed', 0)}"} | settings
     folder.mkdir()
     (folder / "config.toml").write_text(CONFIG.format(**known))
     findings = [from_row(row | {"seed": known["seed"]}) for row in rows or [a_row()]]
-    write_results(folder, findings, Exhibits(records=records))
+    write_results(folder, findings, Exhibits(records=records, division=division))
     return folder
+
+
+def divided(**told: Any) -> Division:
+    """Who holds what of some data."""
+    labels = {"members": (9, 9), "nonmembers": (9, 9), "auxiliary": (0, 0), "test": (9, 9)}
+    return Division(holders=(Holder(name="0", members=18),), labels=labels, **told)
 
 
 def scored(scores: np.ndarray, member: np.ndarray, seed: int = 0, **labels: Any) -> Records:
@@ -143,6 +155,38 @@ def test_runs_that_differ_by_seed_alone_are_pooled(tmp_path: Path) -> None:
     assert "0.550" in text
 
 
+@pytest.mark.parametrize(("told", "n", "half"), [
+    ({"held_out": "images"}, 1440, 0.04 / 2**0.5),
+    ({"held_out": "images", "redrawn": False}, 720, 0.04),
+    ({"held_out": "given"}, 720, 0.04),
+])  # fmt: skip
+def test_seeds_are_pooled_by_whether_they_drew_the_records_anew(
+    tmp_path: Path, told: dict[str, Any], n: int, half: float
+) -> None:
+    division = divided(**told)
+    folders = [an_audit(tmp_path / f"s{seed}", seed=seed, division=(division,)) for seed in (0, 1)]
+    (one,) = compare_runs([*folders, an_audit(tmp_path / "other", rounds=9)]).differences
+    assert (one.first.n, one.first.high - one.first.value) == (n, pytest.approx(half))
+
+    write_results(folders[0], [from_row(a_row(seed=seed)) for seed in (0, 1)], Exhibits(division=(division,)))
+    results = glasshouse.read_results(folders[0])
+    assert results.same_records == (n == 720)
+    assert f"AUC 0.570 ({0.57 - half:.3f} to {0.57 + half:.3f})" in str(results)
+
+
+def test_runs_of_whole_clients_are_pooled_though_each_seed_drew_as_many_as_it_did(tmp_path: Path) -> None:
+    folders = [an_audit(tmp_path / f"s{seed}", seed=seed) for seed in (0, 1)]
+    for clients, folder in zip((6, 7), folders):
+        told = f'name = "digits"\nclients = {clients}\n'
+        config = (folder / "config.toml").read_text().replace('name = "digits"\n', told)
+        (folder / "config.toml").write_text(config)
+    assert len(compare_runs(folders).compared) == 2
+    for folder in folders:
+        config = (folder / "config.toml").read_text()
+        (folder / "config.toml").write_text(config.replace("clients", 'holdout = "whole-clients"\nclients'))
+    assert len(compare_runs(folders).compared) == 1
+
+
 def test_a_seed_that_two_runs_have_is_counted_once(tmp_path: Path) -> None:
     both = an_audit(tmp_path / "both", a_row())
     write_results(both, [from_row(a_row(seed=seed)) for seed in (0, 1)], Exhibits())
@@ -192,6 +236,18 @@ def test_records_of_other_data_are_not_paired(tmp_path: Path, scores: Any) -> No
     config.write_text(config.read_text().replace("00ff", "00fe"))
     (one,) = compare_runs(folders).differences
     assert one.unpaired == "the data differ"
+
+
+def test_where_runs_do_not_name_their_data_nobody_says_that_they_differ(tmp_path: Path, scores: Any) -> None:
+    folders = [an_audit(tmp_path / name, records=(scored(*scores),)) for name in "ab"]
+    for folder in folders:
+        config = (folder / "config.toml").read_text().replace("# from data 00ff\n", "")
+        (folder / "config.toml").write_text(config)
+        compared = compare_runs(folders)
+        assert [one.unpaired for one in compared.differences] == [
+            "it is not known whether the data are the same"
+        ]
+    assert "unpaired as it is not known whether the data are the same" in str(compared)
 
 
 def test_of_runs_with_other_seeds_those_that_both_have_are_paired(tmp_path: Path, scores: Any) -> None:

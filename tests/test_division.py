@@ -44,6 +44,13 @@ def test_the_terminal_says_clients_sizes_hold_outs_and_classes():
     assert classes.endswith("a client has 4 of the 4.")
 
 
+def test_a_division_says_whether_each_seed_draws_another():
+    assert prepared(wards()).division.redrawn
+    marks = np.resize(["member", "non-member", "auxiliary", "test"], 200)
+    assert not prepared(wards(parts=marks)).division.redrawn
+    assert not prepared(split(wards())).division.redrawn  # drawn once, and handed over
+
+
 @pytest.mark.parametrize(
     ("data", "asked", "says"),
     [

@@ -292,6 +292,17 @@ def test_a_new_head_is_drawn_from_the_runs_seed_and_those_of_shadows_from_theirs
     assert "drawn anew with seed 1" in other.config()
 
 
+@pytest.mark.parametrize("train", [[], ["3.*"]])
+def test_first_weights_are_told_by_their_file_and_not_by_the_head_that_a_seed_draws(tmp_path, train):
+    def told(seed, **tensors):
+        path, _ = saved(tmp_path, **tensors)
+        model = {"name": "mlp", "weights": str(path), "train": train}
+        return prepare(setting_of(model, seed)).origin.given["first weights"]
+
+    assert told(0) == told(1)
+    assert told(0) != told(0, **{"1.bias": torch.ones(200)})
+
+
 def test_a_network_that_was_handed_over_draws_its_new_head_from_the_seed_too(tmp_path):
     path, _ = saved(tmp_path)
     first, again, other = (

@@ -25,6 +25,7 @@ from glasshouse.learning.seeds import derive
 from glasshouse.models import build
 from glasshouse.progress import Progress
 from glasshouse.runfolder import RunFolder
+from glasshouse.verdicts.pooling import pooled
 
 UNSHADOWED = [
     *("loss-threshold", "gap", "mia-bad", "gradient-alignment", "source-inference", "label-counts"),
@@ -248,6 +249,26 @@ def test_further_seeds_ask_again(record, parts, tmp_path):
     again = audit_record(record, few, model=make_model(), seeds=2, out=tmp_path / "o", quiet=True, **parts)
     assert {one.seed for one in done.findings} == {0, 1}
     assert again.findings == done.findings
+
+
+def test_further_seeds_do_not_narrow_what_the_images_of_a_record_leave_open(record, parts, tmp_path):
+    done = audit_record(
+        record,
+        setting(["loss-threshold"]),
+        model=make_model(),
+        seeds=3,
+        out=tmp_path / "o",
+        quiet=True,
+        **parts,
+    )
+    assert done.same_records
+    kinds = {"attack": "loss-threshold", "metric": "auc", "adversary": "outsider"}
+    first, *others = [row for row in done.findings if all(getattr(row, k) == v for k, v in kinds.items())]
+    for row in others:
+        assert (row.value, row.low, row.high) == pytest.approx((first.value, first.low, first.high))
+    measures = pooled(done.findings, same_records=done.same_records)
+    (auc,) = [m for m in measures if all(getattr(m.row, k) == v for k, v in kinds.items())]
+    assert (auc.low, auc.high, auc.n) == (pytest.approx(first.low), pytest.approx(first.high), first.n)
 
 
 def test_members_alone_are_enough_to_judge_what_is_asked_of_clients(record, parts, tmp_path):

@@ -3,6 +3,7 @@
 import doctest
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +21,15 @@ from glasshouse.verdicts.seeds import over_seeds
 from glasshouse.verdicts.tradeoff import tradeoffs, worth
 
 
-def over(*estimates: tuple[float, float | None, float | None], **changes: object) -> Measure:
+def over(
+    *estimates: tuple[float, float | None, float | None], same_records: bool = False, **changes: object
+) -> Measure:
     """The measure of one finding with these values and intervals, a seed each."""
     rows = [
         a_row(**changes, seed=seed, value=value, low=low, high=high)
         for seed, (value, low, high) in enumerate(estimates)
     ]
-    [measure] = pooled(map(from_row, rows))
+    [measure] = pooled(map(from_row, rows), same_records=same_records)
     return measure
 
 
@@ -82,8 +85,9 @@ def test_an_audits_interval_is_wider_where_its_seeds_disagree() -> None:
     assert disagree.low < agree.low - 0.05
 
 
-def test_more_seeds_do_not_narrow_what_the_same_records_leave_open() -> None:
-    measure = over(*[(0.6, 0.55, 0.65)] * 3, strategy=None)
+@pytest.mark.parametrize("of", [{"strategy": None}, {"same_records": True}])
+def test_more_seeds_do_not_narrow_what_the_same_records_leave_open(of: dict[str, Any]) -> None:
+    measure = over(*[(0.6, 0.55, 0.65)] * 3, **of)
     assert (measure.low, measure.high) == pytest.approx((0.55, 0.65))
     assert measure.n == 720
 
@@ -127,6 +131,9 @@ def test_curves_against_eps_are_averaged_over_seeds() -> None:
     ends = (point.difference, point.difference_low, point.difference_high)
     assert ends == pytest.approx((-0.1, -0.15, -0.05))
     assert pooled_points(points[:1]) == points[:1]
+    [same] = pooled_points(points, same_records=True)
+    assert (same.low, same.high, same.n) == pytest.approx((0.4, 0.6, 100))
+    assert (same.difference_low, same.difference_high) == pytest.approx((-0.2, 0.0))
 
 
 def test_the_page_shows_the_spread_over_seeds_and_each_finding_once(tmp_path) -> None:

@@ -1,5 +1,7 @@
 """What a difference of two sides is, how it is paired, and what it shows."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from report_runs import a_row, measured
@@ -55,6 +57,17 @@ def test_over_seeds_it_is_the_mean_and_covers_how_far_the_seeds_lie_apart():
     assert found.value == pytest.approx(np.mean([one.value for one in each]))
     assert found.estimate.n == 180
     assert found.high - found.low > np.ptp([one.value for one in each]) / 2
+
+
+def test_seeds_that_ask_about_the_same_records_do_not_narrow_a_difference():
+    a, b = membership(np.random.default_rng(0)), membership(np.random.default_rng(1), 0.5)
+    once = difference(side("a", [a]), side("b", [b]))
+    sides = [
+        dataclasses.replace(side(name, [kept] * 3), same_records=True) for name, kept in (("a", a), ("b", b))
+    ]
+    found = difference(*sides)
+    assert (found.low, found.high) == pytest.approx((once.low, once.high))
+    assert (found.estimate.n, found.first.n) == (60, once.first.n)
 
 
 def test_robust_accuracy_is_compared_at_the_largest_eps_and_clean_accuracy_without_attack():

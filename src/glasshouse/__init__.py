@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from glasshouse.api import compare as compare
     from glasshouse.api import inspect_update as inspect_update
     from glasshouse.api import plan as plan
+    from glasshouse.api import plan_of_record as plan_of_record
     from glasshouse.api import read_results as read_results
     from glasshouse.api import search_policy as search_policy
+    from glasshouse.api import study as study
     from glasshouse.auditing.setting import Setting as Setting
     from glasshouse.data.dataset import Dataset as Dataset
     from glasshouse.data.images import Images as Images
@@ -29,7 +31,9 @@ _PLACES = {
     "inspect_update": "glasshouse.api",
     "read_results": "glasshouse.api",
     "plan": "glasshouse.api",
+    "plan_of_record": "glasshouse.api",
     "search_policy": "glasshouse.api",
+    "study": "glasshouse.api",
     "Setting": "glasshouse.auditing.setting",
     "Dataset": "glasshouse.data.dataset",
     "Images": "glasshouse.data.images",

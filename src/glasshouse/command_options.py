@@ -66,7 +66,8 @@ def tell_decision(results: "Results", limits: dict[str, Any]) -> None:
     from glasshouse.verdicts.metrics import NOT_RUN
     from glasshouse.verdicts.pooling import pooled
 
-    for line in lines(decide(pooled(results.findings), read_limits(limits))):
+    measures = pooled(results.findings, same_records=results.same_records)
+    for line in lines(decide(measures, read_limits(limits))):
         typer.echo(line, err=True)
     unheard = {(one.attack, one.reason) for one in results.findings if one.metric == NOT_RUN and one.reason}
     for attack, reason in sorted(unheard):
@@ -79,7 +80,7 @@ def refuse_contradictions(results: "Results") -> None:
     from glasshouse.verdicts.contradictions import contradictions
     from glasshouse.verdicts.pooling import pooled
 
-    found = contradictions(pooled(results.findings))
+    found = contradictions(pooled(results.findings, same_records=results.same_records))
     for contradiction in found:
         typer.echo(f"glasshouse: CONTRADICTION: {contradiction.words}", err=True)
     if found:

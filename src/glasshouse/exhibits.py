@@ -117,7 +117,7 @@ class Division(Exhibit):
     """Who holds what of the data: clients, parts, and how members were told from others.
 
     `labels` counts the images of each class in each part. `unused` images are in no part, besides those that
-    are copies of images in another.
+    are copies of images in another. Parts that were not `redrawn` are the same for every seed.
     """
 
     holders: tuple[Holder, ...]
@@ -127,6 +127,7 @@ class Division(Exhibit):
     held_out: str = "given"
     official_test: bool = False
     unused: Whole = 0
+    redrawn: bool = True
 
     @model_validator(mode="after")
     def _whole(self) -> "Division":

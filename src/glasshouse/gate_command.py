@@ -89,10 +89,11 @@ def _measures(run: Path) -> "list[Measure]":
     from glasshouse.report.run import read_run
     from glasshouse.verdicts.pooling import pooled
 
-    rows = [row for row in read_run(run).rows if row.source == "audit"]
+    read = read_run(run)
+    rows = [row for row in read.rows if row.source == "audit"]
     if not rows:
         raise BadInput(f"{run} holds no findings of an audit; give a folder written by glasshouse audit")
-    return pooled(rows)
+    return pooled(rows, same_records=read.same_records)
 
 
 def _option(measures: "list[Measure]", limits: "Limits", defence: str) -> "Option":

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glasshouse.errors import BadInput
-from glasshouse.exhibits import Exhibits, Records
+from glasshouse.exhibits import Division, Exhibits, Records
 from glasshouse.findings import Finding, as_csv, rows
+from glasshouse.runfolder import read_origin
 from glasshouse.scores import SCORES, read_scores, write_scores
-from glasshouse.store import checksum_of_file, write_json, write_text
+from glasshouse.store import checksum_of_file, read_text, write_json, write_text
 from glasshouse.verdicts.metrics import CENTRAL
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 CHECKED = ("results.json", "curves.json", "study.json")
 """The files that the page is made of."""
+
+RECORD = "the record"
+"""What an audit of a record names among what it was given."""
 
 OPEN = ("adversary", "strategy", "cell", "seed")
 """What may tell the scores of one attack apart."""
@@ -45,6 +49,13 @@ class Results:
     def records(self) -> tuple[Records, ...]:
         """What each attack said of each record, from `scores.npz`: an entry for each attack and seed."""
         return read_scores(self.folder / SCORES)
+
+    @cached_property
+    def same_records(self) -> bool:
+        """Whether every seed was asked about the same records."""
+        curves = read_text(self.folder / "curves.json")
+        divisions = () if curves is None else Exhibits.model_validate_json(curves).division
+        return seeds_share_records(divisions, read_text(self.folder / "config.toml"))
 
     def frame(self) -> Any:
         """The findings as a data frame of pandas, a row for each; it takes pandas, which is no dependency."""
@@ -92,9 +103,8 @@ class Results:
         from glasshouse.showing import Differences
         from glasshouse.verdicts.pairing import between
 
-        return Differences(
-            between(first, second, self.findings, self.records, metric=metric, adversary=adversary)
-        )
+        asked: Any = {"metric": metric, "adversary": adversary, "same_records": self.same_records}
+        return Differences(between(first, second, self.findings, self.records, **asked))
 
     def __str__(self) -> str:
         from glasshouse.showing import summary
@@ -111,6 +121,16 @@ class Results:
         from glasshouse.showing import as_html
 
         return as_html(self)
+
+
+def seeds_share_records(divisions: Sequence[Division], config: str | None) -> bool:
+    """Whether every seed of a run was asked about the same records: given by the data, a split or a record.
+
+    Else each seed drew them anew.
+    """
+    if divisions:
+        return not all(one.redrawn and one.held_out != "given" for one in divisions)
+    return RECORD in read_origin(config or "")[1]
 
 
 def write_results(folder: Path, findings: Sequence[Finding], exhibits: Exhibits) -> Results:

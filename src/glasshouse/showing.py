@@ -92,8 +92,9 @@ def verdict_words(one: Difference, among: int = 1) -> str:
 def summary(results: "Results") -> str:
     """A run in a few lines: the strongest attack of each adversary, undefended where that was measured."""
     audited = [row for row in results.findings if row.source == "audit"]
+    measures = pooled(audited, same_records=results.same_records)
     lines = [f"{len(results.findings):,} findings{_seeds(results)} in {results.folder}"]
-    lines += [f"  {line}" for line in map(_answer_line, answers_by_adversary(federated(pooled(audited))))]
+    lines += [f"  {line}" for line in map(_answer_line, answers_by_adversary(federated(measures)))]
     if not audited:
         cells = dict.fromkeys(row.cell for row in results.findings)
         names = dict.fromkeys(row.source for row in results.findings)
@@ -103,7 +104,7 @@ def summary(results: "Results") -> str:
 
 def as_html(results: "Results") -> str:
     """A run as a table in the page's colours: the strongest attack of each adversary under each defence."""
-    measures = federated(pooled(results.findings))
+    measures = federated(pooled(results.findings, same_records=results.same_records))
     rows = []
     for adversary, defence, strong in _strongest(measures):
         words = metric_words(strong.row.metric)

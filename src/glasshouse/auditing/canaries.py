@@ -129,6 +129,7 @@ def insert_records(experiment: Experiment, attack: CanaryRecords) -> tuple[Exper
         holder=np.concatenate([np.where(coins, holder[places], -1), np.where(coins, -1, holder[places])]),
         by_user=False,
         origin=NOBODY,
+        groups=NOBODY,
         canaries="records",
     )
     return dataclasses.replace(experiment, split=changed), truth
@@ -184,6 +185,7 @@ def insert_clients(
         holder=np.where(signs > 0, first + np.arange(count), -1),
         by_user=False,
         origin=NOBODY,
+        groups=NOBODY,
         canaries="clients",
     )
     return prepared, truth

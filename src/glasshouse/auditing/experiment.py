@@ -48,7 +48,7 @@ class Experiment:
     `fresh_weights` says that the start was drawn at random, so that others can draw their own with `fresh`;
     `live` that the network was handed over as an object and not by a name. The last clients may be
     `canaries`. With a new `head` on a file's weights, that alone was drawn. `notes` say what was made of
-    images and network.
+    images and network. Where the data or a split say who is a member, parts are not `redrawn` for a seed.
     """
 
     setting: Setting
@@ -60,6 +60,7 @@ class Experiment:
     canaries: CanaryClients | None = None
     head: NewHead | None = None
     notes: tuple[str, ...] = ()
+    redrawn: bool = True
 
     @cached_property
     def auxiliary(self) -> Images:
@@ -96,12 +97,14 @@ class Experiment:
             seed=seed,
             places=places,
             test_places=held.test,
+            groups=NOBODY if held.groups is None else held.groups[places],
         )
 
     @cached_property
     def division(self) -> Division:
         """Who holds what of the data, to be told."""
-        return division_of(self.split).model_copy(update={"seed": self.setting.seed})
+        told = {"seed": self.setting.seed, "redrawn": self.redrawn}
+        return division_of(self.split).model_copy(update=told)
 
     def subject(self, strategy: str, defence: str) -> Subject:
         """What the findings about one trained model are about."""
@@ -134,12 +137,14 @@ class Experiment:
 
     @cached_property
     def origin(self) -> Origin:
-        """What the numbers will come from."""
+        """What the numbers will come from; of first weights all but a new head, which the seed decides."""
         setting = self.setting
         named = [setting.training.strategy, setting.training.channel, setting.data.partition or "iid"]
         named += [setting.data.name] if FUNCTION.fullmatch(setting.data.name) else []
         named += [setting.model.name] if not self.live and users_own(setting.model.name) else []
-        frozen = frozen_tensors(self.model)
+        drawn = () if self.head is None else self.head.tensors
+        start = Layout.of(self.model).named(self.start)
+        first = [tensor for name, tensor in start.items() if name not in drawn]
         network = digest_of_types(type(layer) for layer in self.model.modules())
         defences = [part for defence in setting.audit.named_defences for part in split_defences(defence)]
         return Origin(
@@ -147,7 +152,7 @@ class Experiment:
             parts=own_code([*setting.audit.attacks, *defences]),
             given={
                 "data": fingerprint(self.split.pool.x, self.split.pool.y),
-                "first weights": fingerprint(self.start, *frozen),
+                "first weights": fingerprint(*first, *frozen_tensors(self.model, but=drawn)),
             },
         )
 
@@ -190,6 +195,7 @@ def prepare(setting: Setting, dataset: Any = None, model: nn.Module | None = Non
         live=model is not None,
         head=head,
         notes=(*notes, *news_of(network, head, setting.seed)),
+        redrawn=not isinstance(dataset, Split) and holders.held_out != "given",
     )
 
 

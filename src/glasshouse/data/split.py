@@ -8,6 +8,7 @@ import numpy as np
 from glasshouse.data.dataset import Dataset
 from glasshouse.data.duplicates import first_copies, shared, without_copies
 from glasshouse.data.holdout import SHARES_OF_ALL, HeldOut, Holdout, draw_parts
+from glasshouse.data.ids import numbered
 from glasshouse.data.images import Images, checked
 from glasshouse.data.own_partition import is_own, own_partition
 from glasshouse.data.owners import Owners, owners_of
@@ -31,6 +32,7 @@ class Split:
     `duplicates` says how many images of the data set have the same pixels as an earlier one, `left_out` how
     many of those no part has, so that no two parts have the same image. Where the data say whose the images
     are, `owners` does; `held_out` says how the parts were drawn, `partition` how clients got their images.
+    Where whole users or clients were drawn, `groups` has the number of each image's, shape (N,).
     """
 
     pool: Images
@@ -44,6 +46,7 @@ class Split:
     held_out: HeldOut = "given"
     official_test: bool = False
     partition: str = "by-client"
+    groups: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for name in ("nonmembers", "auxiliary", "test"):
@@ -143,6 +146,7 @@ def split(
     together = _kept_together(users, first[: len(dataset.train)])
     rng = np.random.default_rng(draw_seed)
     drawn, held_out = draw_parts(dataset, asked, owners, holdout, together, rng)
+    groups = _drawn_whole(dataset, owners, held_out)
     parts = _without_shared(dataset.name, drawn, first)
     held = parts["members"]
     holders = None if owners is None else np.unique(owners.number_of[held])
@@ -169,6 +173,7 @@ def split(
         held_out=held_out,
         official_test=dataset.test is not None,
         partition=way,
+        groups=groups,
     )
 
 
@@ -199,6 +204,16 @@ def _divided(
     if is_own(way):
         return own_partition(way, dataset.train, held, users, wanted, seed)
     return divide(way, dataset.train.y.numpy()[held], wanted, seed, users)
+
+
+def _drawn_whole(dataset: Dataset, owners: Owners | None, held_out: HeldOut) -> np.ndarray | None:
+    """The number of each image's user or client, whichever was drawn whole; -1 for nobody's."""
+    if held_out == "whole-clients" and owners is not None:
+        return owners.in_pool(len(dataset.pool)).number_of
+    if held_out in ("users", "users-within-clients") and dataset.users is not None:
+        names, number_of = numbered(dataset.users)
+        return Owners(names, number_of).in_pool(len(dataset.pool)).number_of
+    return None
 
 
 def _without_shared(source: str, drawn: Parts, first: np.ndarray) -> Parts:

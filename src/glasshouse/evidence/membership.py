@@ -1,22 +1,25 @@
 """Who was trained on: a score for each record or batch."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from glasshouse.evidence.evidence import Evidence, Judgement, Score, check_numbers
-from glasshouse.evidence.truth import Question
+from glasshouse.evidence.truth import NOBODY, Question
 from glasshouse.evidence.words import Family, Metric
 from glasshouse.exhibits import Exhibits, Records, Risk, Roc
 from glasshouse.learning.seeds import numpy_from
+from glasshouse.measures import grouped
 from glasshouse.measures.epsilon import epsilon_lower_bound
 from glasshouse.measures.estimate import Estimate
-from glasshouse.measures.membership import advantage, auc, balanced_accuracy, chance_at_fpr, roc, tpr_at_fpr
+from glasshouse.measures.membership import chance_at_fpr, roc
 from glasshouse.measures.one_run import one_run_bound
 
 BY_USER = "whole users or clients were drawn as members, not single records"
+UNGROUPED = f"no interval: {BY_USER}, and whose records are whose is not known"
+MIXED = f"no interval: {BY_USER}, and a batch mixes records of several"
 
 LOW_RATES = {"1%": 0.01, "0.1%": 0.001, "0.01%": 0.0001}
 """The false positive rates at which true ones are counted."""
@@ -121,14 +124,16 @@ class MembershipScores(Evidence):
         check_numbers("scores", self.scores, len(member))
         check_numbers("decisions", self.decisions, len(member), kinds="b")
         nonmembers = int((~member).sum())
+        groups = _groups(question)
         scores = [
-            Score("auc", auc(self.scores, member), 0.5),
-            Score("balanced-accuracy", balanced_accuracy(self.decisions, member), 0.5),
-            Score("advantage", advantage(self.decisions, member), 0.0),
+            Score("auc", grouped.auc(self.scores, member, groups), 0.5),
+            Score("balanced-accuracy", grouped.balanced_accuracy(self.decisions, member, groups), 0.5),
+            Score("advantage", grouped.advantage(self.decisions, member, groups), 0.0),
         ]
         for name, fpr in LOW_RATES.items():
-            rate = tpr_at_fpr(self.scores, member, fpr)
+            rate = grouped.tpr_at_fpr(self.scores, member, fpr, groups)
             scores.append(Score(f"tpr-at-{name}-fpr", rate, chance_at_fpr(nonmembers, fpr)))
+        scores = [replace(one, estimate=_judged(one.estimate, question)) for one in scores]
         if question.batches is None:
             scores.append(Score("epsilon", self._epsilon(question), 0.0))
             scores.append(Score("epsilon-delta-lower-bound", self._epsilon_at_delta(question), 0.0))
@@ -187,16 +192,35 @@ class MembershipScores(Evidence):
             outside = ~question.member
             if (own := outside & (origin == client)).any():
                 outside = own
-            risk = _risk("client", client, scores, question.holder == client, outside)
+            risk = _risk("client", client, scores, question.holder == client, outside, question)
             yield risk.model_copy(update={"name": names[client]}) if client < len(names) else risk
         for number, scores in self.by_round.items():
             check_numbers("scores by round", scores, len(question.member))
-            yield _risk("round", number, scores, question.member, ~question.member)
+            yield _risk("round", number, scores, question.member, ~question.member, question)
+
+
+def _groups(question: Question) -> np.ndarray:
+    """The user or client of each candidate, where whole ones were drawn and records are asked about alone."""
+    return NOBODY if question.batches is not None else question.truth.groups
+
+
+def _judged(estimate: Estimate, question: Question) -> Estimate:
+    """Without its interval where whole users or clients were drawn, and records cannot be put to them."""
+    if not question.truth.by_user or estimate.value is None or len(_groups(question)):
+        return estimate
+    why = UNGROUPED if question.batches is None else MIXED
+    return replace(estimate, low=None, high=None, note=why)
 
 
 def _risk(
-    kind: Literal["client", "round"], index: int, scores: np.ndarray, inside: np.ndarray, outside: np.ndarray
+    kind: Literal["client", "round"],
+    index: int,
+    scores: np.ndarray,
+    inside: np.ndarray,
+    outside: np.ndarray,
+    question: Question,
 ) -> Risk:
-    compared = inside | outside
-    area = auc(scores[compared], inside[compared])
+    compared, groups = inside | outside, _groups(question)
+    groups = groups[compared] if len(groups) else groups
+    area = _judged(grouped.auc(scores[compared], inside[compared], groups), question)
     return Risk(kind=kind, index=index, value=area.value, low=area.low, high=area.high, n=area.n, chance=0.5)

@@ -25,7 +25,8 @@ class Truth:
 
     The `candidates` are members and non-members in an order that tells nothing; `holder`, shape (N,), is the
     number of the client that holds each, -1 for non-members. Evasion attacks start from `test`. `by_user`
-    says that whole users or clients, not single records, were drawn as members. Where the data name clients,
+    says that whole users or clients, not single records, were drawn as members, and `groups`, shape (N,),
+    which of them each candidate is of, as far as that is known. Where the data name clients,
     `names` are theirs, and `origin`, shape (N,), is the client that each candidate comes from, or -1. `seed`
     decides which batches are asked about, `noise_seed` the noise that evasion attacks are compared with.
     Where `canaries` were inserted, each by a fair coin, the candidates are those: records, of which the coin
@@ -47,6 +48,7 @@ class Truth:
     places: np.ndarray = field(default_factory=lambda: NOBODY)
     test_places: np.ndarray = field(default_factory=lambda: NOBODY)
     origin: np.ndarray = field(default_factory=lambda: NOBODY)
+    groups: np.ndarray = field(default_factory=lambda: NOBODY)
 
     @cached_property
     def label_counts(self) -> np.ndarray:

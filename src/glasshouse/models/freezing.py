@@ -4,7 +4,7 @@ Each layer that holds such tensors says so of itself, so that copies, and networ
 A layer whose `requires_grad` is off without that is sent like any other: it just does not learn.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from torch import Tensor, nn
@@ -41,10 +41,10 @@ def frozen_names(model: nn.Module) -> Iterator[str]:
             yield f"{place}.{name}".lstrip(".")
 
 
-def frozen_tensors(model: nn.Module) -> list[Tensor]:
-    """The parameters and saved buffers that are frozen, in the order of their names."""
+def frozen_tensors(model: nn.Module, but: Collection[str] = ()) -> list[Tensor]:
+    """The parameters and saved buffers that are frozen, in the order of their names; `but` are left out."""
     state = model.state_dict()
-    return [state[name] for name in sorted(frozen_names(model)) if name in state]
+    return [state[name] for name in sorted(frozen_names(model)) if name in state and name not in but]
 
 
 def stays_in_eval(layer: nn.Module) -> bool:

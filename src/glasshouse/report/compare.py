@@ -7,7 +7,7 @@ from pathlib import Path
 
 from glasshouse.errors import BadInput
 from glasshouse.findings import Finding
-from glasshouse.report.differing import Differing, Experiment, differing, experiments, same_data
+from glasshouse.report.differing import Differing, Experiment, differing, experiments, why_unpaired
 from glasshouse.report.rendering import render
 from glasshouse.report.tables import comparing
 from glasshouse.report.tables.table import Table
@@ -106,7 +106,7 @@ class ComparedRuns:
         """Both values and their difference: of each contest the numbers that lead, then all of them."""
         if not self.contests:
             (only,) = self.compared
-            return [comparing.pooled_table(only.name, pooled(only.rows))]
+            return [comparing.pooled_table(only.name, pooled(only.rows, same_records=only.same_records))]
         leading = [comparing.leading_table(c.first, c.second, c.leading, self.among) for c in self.contests]
         return leading + [comparing.full_table(c.first, c.second, c.everything) for c in self.contests]
 
@@ -158,11 +158,17 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
 
 def _contest(first: Experiment, second: Experiment, key: Callable[[Finding], Hashable]) -> Contest:
     a, b = (
-        sides(one.name, [row for row in one.rows if row.metric != NOT_RUN], one.records, key)
+        sides(
+            one.name,
+            [row for row in one.rows if row.metric != NOT_RUN],
+            one.records,
+            key,
+            same_records=one.same_records,
+        )
         for one in (first, second)
     )
-    same = same_data(first, second)
-    everything = [difference(a[name], b[name], same_data=same) for name in a if name in b]
+    unpaired = why_unpaired(first, second)
+    everything = [difference(a[name], b[name], unpaired=unpaired) for name in a if name in b]
     return Contest(first.name, second.name, Differences(everything), Differences(_leading(everything)))
 
 
@@ -197,7 +203,7 @@ def _varying_inside(compared: Sequence[Experiment]) -> list[str]:
     repeated = [key for key in keys if any(len({getattr(row, key) for row in rows}) > 1 for rows in on_trial)]
     # A cell names data, model, strategy and defence at once: where these tell findings apart, it need not.
     without = [key for key in repeated if key != "cell"]
-    measured: list[list[Measure]] = [pooled(one.rows) for one in compared]
+    measured: list[list[Measure]] = [pooled(one.rows) for one in compared]  # for their keys alone
     key = _key_of(without)
     clash = any(len({key(m.row) for m in measures}) < len(measures) for measures in measured)
     return repeated if clash else without

@@ -57,6 +57,11 @@ class Experiment:
         return {row.seed for run in self.runs for row in run.rows if row.seed is not None}
 
     @property
+    def same_records(self) -> bool:
+        """Whether every seed was asked about the same records."""
+        return any(run.same_records for run in self.runs)
+
+    @property
     def doubled(self) -> set[int]:
         """The seeds that more than one of its runs has."""
         return {seed for seed in self.seeds if sum(seed in _seeds_of(run) for run in self.runs) > 1}
@@ -110,10 +115,12 @@ def differing(compared: Sequence[Experiment]) -> list[Differing]:
     ]
 
 
-def same_data(first: Experiment, second: Experiment) -> bool:
-    """Whether both are known to be about the same data set, so that positions in it mean the same records."""
+def why_unpaired(first: Experiment, second: Experiment) -> str:
+    """Why positions in the data do not mean the same records in both; empty where they are known to."""
     mine, yours = first.settings.get(DATA), second.settings.get(DATA)
-    return mine is not None and mine == yours
+    if mine is None or yours is None:
+        return "it is not known whether the data are the same"
+    return "" if mine == yours else "the data differ"
 
 
 def settings_of(run: Run) -> dict[str, Setting]:
@@ -150,11 +157,18 @@ def _same_but_for_seeds(first: Run, second: Run) -> bool:
     """Whether the configurations, code and data are known to be the same, and the seeds are not."""
     if first.config is None or second.config is None or first.rows[0].source != second.rows[0].source:
         return False
-    mine, yours = settings_of(first), settings_of(second)
-    if not mine.get("model.weights"):  # else first weights are drawn from the seed
-        mine.pop(FIRST_WEIGHTS, None)
-        yours.pop(FIRST_WEIGHTS, None)
+    mine, yours = _unseeded(settings_of(first)), _unseeded(settings_of(second))
     return mine == yours and _seeds_of(first) != _seeds_of(second)
+
+
+def _unseeded(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings without what the seed decides."""
+    drawn = set()
+    if not settings.get("model.weights"):
+        drawn.add(FIRST_WEIGHTS)
+    if settings.get("data.holdout") == "whole-clients":  # which of them train, and so how many, is drawn
+        drawn.add("data.clients")
+    return {name: value for name, value in settings.items() if name not in drawn}
 
 
 def _check_kinds(compared: Sequence[Experiment]) -> None:

@@ -133,7 +133,7 @@ def write_report(folder: Path) -> Path:
     """Write `report.html` and `figures/` into the run folder; returns the page's path."""
     run = read_run(Path(folder))
     if all(row.source == "audit" for row in run.rows):
-        run = run.model_copy(update={"curves": _of_one_seed(run.curves)})
+        run = run.model_copy(update={"curves": _of_one_seed(run)})
     page = render("page.html", _page(run))
     write_text(run.folder / "report.html", page)
     return run.folder / "report.html"
@@ -165,7 +165,7 @@ def facts(run: Run, measures: Sequence[Measure]) -> list[tuple[str, str]]:
 
 
 def _page(run: Run) -> Page:
-    measures = pooled(run.rows)
+    measures = pooled(run.rows, same_records=run.same_records)
     audited = [m for m in measures if m.row.source == "audit"]
     studied = [m for m in measures if m.row.source != "audit"]
     colours = defence_colours([row.defence or "none" for row in run.rows])
@@ -199,24 +199,25 @@ def _page(run: Run) -> Page:
         courses=panels.course_panels(run, colours),
         gallery=_gallery(run),
         findings=findings_table([*audited, *by_seed]),
-        caveats=caveats(run.rows, measures),
+        caveats=caveats(run.rows, measures, run.curves.division),
         assumptions=assumptions_table(measures),
         opening=opening(run, audited, colours) if decides else None,
     )
 
 
-def _of_one_seed(curves: Exhibits) -> Exhibits:
+def _of_one_seed(run: Run) -> Exhibits:
     """What can be drawn once: curves, pictures and risks of the first seed, as others have other clients.
 
     Accuracy against eps is averaged over the seeds; so is training, where it is drawn.
     """
-    kinds = ("roc", "gallery", "risk", "course")
+    curves, kinds = run.curves, ("roc", "gallery", "risk", "course")
     seeds = {one.seed for kind in kinds for one in getattr(curves, kind)}
     drawn = (None, min((seed for seed in seeds if seed is not None), default=None))
     kept: dict[str, object] = {
         kind: tuple(one for one in getattr(curves, kind) if one.seed in drawn) for kind in kinds
     }
-    return curves.model_copy(update=kept | {"robustness": tuple(pooled_points(curves.robustness))})
+    points = pooled_points(curves.robustness, same_records=run.same_records)
+    return curves.model_copy(update=kept | {"robustness": tuple(points)})
 
 
 def _robustness(run: Run, measures: Sequence[Measure], colours: dict[str, str]) -> RobustnessSection | None:

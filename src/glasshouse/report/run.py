@@ -10,7 +10,7 @@ from glasshouse.errors import BadInput
 from glasshouse.exhibits import LARGEST, Chart, Exhibits, Frozen, StudyTable
 from glasshouse.findings import Finding
 from glasshouse.reading import parse_toml, read_file
-from glasshouse.results import CHECKED
+from glasshouse.results import CHECKED, seeds_share_records
 from glasshouse.scores import SCORES
 from glasshouse.spelling import slug
 from glasshouse.store import hashed
@@ -51,6 +51,11 @@ class Run(Frozen):
         """How many clients the configuration names, wherever it does."""
         named = next(_values_of("clients", _toml(self.config)), None)
         return named if isinstance(named, int) else None
+
+    @property
+    def same_records(self) -> bool:
+        """Whether every seed was asked about the same records."""
+        return seeds_share_records(self.curves.division, self.config)
 
     @property
     def limits(self) -> Limits:

@@ -27,7 +27,7 @@ from glasshouse.measures.estimate import LEVEL, Estimate, combined
 from glasshouse.measures.thresholds import NEAR_EXACT, RECOVERED
 from glasshouse.verdicts.measure import Measure, leaks
 from glasshouse.verdicts.metrics import metric_words
-from glasshouse.verdicts.pooling import mean_over_seeds, pooled
+from glasshouse.verdicts.pooling import mean_over_seeds, pooled, share_records
 
 Verdict = Literal["more", "less", "may be luck", "no difference shown", "not judged"]
 
@@ -54,15 +54,26 @@ BySeed = Mapping[int | None, Records]
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: its name, its findings of one metric over its seeds, and what is kept behind them."""
+    """One of the two: its name, its findings of one metric over its seeds, and what is kept behind them.
+
+    The seeds may have been asked about the `same_records`.
+    """
 
     name: str
     rows: Sequence[Finding]
     records: BySeed = dataclasses.field(default_factory=dict)
+    same_records: bool = False
 
     def over(self, seeds: Collection[int | None]) -> "Side":
         """The findings of these seeds alone."""
         return dataclasses.replace(self, rows=[row for row in self.rows if row.seed in seeds])
+
+    @property
+    def measure(self) -> Measure:
+        """The findings as one, also where they are of several runs with a cell each."""
+        rows = [dataclasses.replace(row, cell=self.rows[0].cell) for row in self.rows]
+        (measure,) = pooled(rows, same_records=self.same_records)
+        return measure
 
 
 @dataclass(frozen=True)
@@ -124,20 +135,20 @@ class Difference:
         return "less" if (self.value > 0) == falls else "more"
 
 
-def difference(first: Side, second: Side, *, same_data: bool = True) -> Difference:
+def difference(first: Side, second: Side, *, unpaired: str = "") -> Difference:
     """The difference of two sides on the metric that their findings have in common.
 
     Where they have other seeds besides, those that both have are paired, and both values are over these
-    alone. Without the `same_data` the positions of records in it mean nothing, and nothing is paired.
+    alone. Nothing is paired where `unpaired` says why not: in other data a position is another record.
     """
     names = (first.name, second.name)
     seeds = _seeds(first), _seeds(second)
     common = [side.over(seeds[0] & seeds[1]) for side in (first, second)]
-    paired = _paired(*common) if same_data else "the data differ"
+    paired = unpaired or _paired(*common)
     if isinstance(paired, Estimate):
-        (a,), (b,) = (pooled(_of_one(side.rows)) for side in common)
+        a, b = (side.measure for side in common)
         return Difference(a, b, names, paired, seeds_differ=seeds[0] != seeds[1])
-    (a,), (b,) = (pooled(_of_one(side.rows)) for side in (first, second))
+    a, b = first.measure, second.measure
     if a.value is None or b.value is None:
         missing = a if a.value is None else b
         return Difference(a, b, names, Estimate(None, None, None, 0, missing.reason), paired)
@@ -147,11 +158,6 @@ def difference(first: Side, second: Side, *, same_data: bool = True) -> Differen
 
 def _seeds(side: Side) -> set[int | None]:
     return {row.seed for row in side.rows}
-
-
-def _of_one(rows: Sequence[Finding]) -> list[Finding]:
-    """The rows as those of one cell, so that seeds of several runs are pooled."""
-    return [dataclasses.replace(row, cell=rows[0].cell) for row in rows]
 
 
 def _paired(first: Side, second: Side) -> Estimate | str:
@@ -170,8 +176,8 @@ def _paired(first: Side, second: Side) -> Estimate | str:
         if one is None:
             return "the records differ" if metric not in RATES else "this metric cannot be paired on these"
         parts.append(one)
-    finished = first.rows[0].source == "audit" and first.rows[0].strategy is None
-    return mean_over_seeds(parts, (-math.inf, math.inf), same_records=finished)
+    same_records = share_records(first.rows[0], first.same_records or second.same_records)
+    return mean_over_seeds(parts, (-math.inf, math.inf), same_records=same_records)
 
 
 def _table(records: Records | None, metric: str) -> Records | None:

@@ -13,7 +13,14 @@ from glasshouse.verdicts.metrics import NOT_RUN, metric_words
 Key = Callable[[Finding], Hashable]
 
 
-def sides(name: str, rows: Iterable[Finding], records: Iterable[Records], key: Key) -> dict[Hashable, Side]:
+def sides(
+    name: str,
+    rows: Iterable[Finding],
+    records: Iterable[Records],
+    key: Key,
+    *,
+    same_records: bool = False,
+) -> dict[Hashable, Side]:
     """The findings of each key, with what is kept of single records behind them."""
     kept = {_label_of(one, one.table): one for one in records}
 
@@ -22,7 +29,12 @@ def sides(name: str, rows: Iterable[Finding], records: Iterable[Records], key: K
         return next((kept[label] for table in tables if (label := _label_of(row, table)) in kept), None)
 
     return {
-        value: Side(name, group, {row.seed: found for row in group if (found := behind(row)) is not None})
+        value: Side(
+            name,
+            group,
+            {row.seed: found for row in group if (found := behind(row)) is not None},
+            same_records,
+        )
         for value, group in grouped(rows, key).items()
     }
 
@@ -35,11 +47,12 @@ def between(
     *,
     metric: str | None = None,
     adversary: str | None = None,
+    same_records: bool = False,
 ) -> list[Difference]:
     """The second attack less the first, or the second defence less the first, in all that both met.
 
     A name may be without its options where only one has it. All metrics but details are compared, or the one
-    `metric`, of all adversaries or of one.
+    `metric`, of all adversaries or of one. The seeds may have been asked about the `same_records`.
     """
     kind = "attack" if _names(first, rows, "attack") else "defence"
     specs = [_spec(name, rows, kind) for name in (first, second)]
@@ -53,10 +66,8 @@ def between(
         other = row.defence if kind == "attack" else (row.family, row.attack)
         return (*where, row.adversary, other, row.metric)
 
-    a, b = (
-        sides(spec, [row for row in chosen if (getattr(row, kind) or "none") == spec], records, shared)
-        for spec in specs
-    )
+    rows_of = {spec: [row for row in chosen if (getattr(row, kind) or "none") == spec] for spec in specs}
+    a, b = (sides(spec, rows_of[spec], records, shared, same_records=same_records) for spec in specs)
     found = [difference(a[key], b[key]) for key in a if key in b]
     if not found:
         for spec in specs:

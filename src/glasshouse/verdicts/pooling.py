@@ -14,21 +14,22 @@ Ranged = tuple[float | None, float | None, float | None]
 """A value and the ends of its interval, each null where there is none."""
 
 
-def pooled(rows: Iterable[Finding]) -> list[Measure]:
+def pooled(rows: Iterable[Finding], *, same_records: bool = False) -> list[Measure]:
     """One measure for every finding, over its seeds, in order of appearance.
 
     The value is the mean over the seeds. Its interval covers seeds and records in an audit (`over_seeds`);
-    in a study it reaches from the lowest to the highest end of the seeds' intervals.
+    in a study it reaches from the lowest to the highest end of the seeds' intervals. Whether the seeds of an
+    audit were asked about the `same_records`, its results say.
     """
 
     def question(row: Finding) -> Hashable:
         attack = (row.source, row.cell, row.family, row.adversary, row.attack, row.defence or "none")
         return (*attack, row.strategy, row.data, row.model, row.metric)
 
-    return [_measure(group) for group in grouped(rows, question).values()]
+    return [_measure(group, same_records) for group in grouped(rows, question).values()]
 
 
-def pooled_points(points: Iterable[Robustness]) -> list[Robustness]:
+def pooled_points(points: Iterable[Robustness], *, same_records: bool = False) -> list[Robustness]:
     """One point of an audit's curves for each model, attack and eps, over its seeds."""
 
     def place(point: Robustness) -> Hashable:
@@ -36,14 +37,18 @@ def pooled_points(points: Iterable[Robustness]) -> list[Robustness]:
         return (point.cell, point.strategy, point.defence, *attack)
 
     groups = grouped(points, place).values()
-    return [group[0] if len(group) == 1 else _mean_point(group) for group in groups]
+    return [group[0] if len(group) == 1 else _mean_point(group, same_records) for group in groups]
 
 
-def _measure(rows: Sequence[Finding]) -> Measure:
+def share_records(row: Finding, same_records: bool) -> bool:
+    """Whether all seeds of an audit were asked about the same records: those of a finished model always."""
+    return row.source == "audit" and (same_records or row.strategy is None)
+
+
+def _measure(rows: Sequence[Finding], same_records: bool) -> Measure:
     valued = [row for row in rows if row.value is not None]
     estimates = [(row.value, row.low, row.high) for row in valued]
-    # Without a strategy nothing was trained: a finished model, asked about the same records every time.
-    same_records = rows[0].source == "audit" and rows[0].strategy is None
+    same_records = share_records(rows[0], same_records)
     if rows[0].source == "audit":
         value, low, high = _mean(estimates, metric_words(rows[0].metric).span, same_records)
     else:
@@ -100,14 +105,14 @@ def mean_over_seeds(
     return Estimate(value, low, high, n, next((one.note for one in estimates if one.note), None))
 
 
-def _mean_point(points: Sequence[Robustness]) -> Robustness:
-    same_records = not points[0].strategy
+def _mean_point(points: Sequence[Robustness], same_records: bool) -> Robustness:
+    same_records = same_records or not points[0].strategy  # without one it is a finished model
     values = _mean([(p.value, p.low, p.high) for p in points], (0.0, 1.0), same_records)
     differences = [(p.difference, p.difference_low, p.difference_high) for p in points]
     update = dict(zip(("value", "low", "high"), values))
     difference = _mean(differences, (-1.0, 1.0), same_records)
     update |= zip(("difference", "difference_low", "difference_high"), difference)
-    count = sum(p.n or 0 for p in points) or None
+    count = (max if same_records else sum)(p.n or 0 for p in points) or None
     return points[0].model_copy(update=update | {"chance": _mean_chance(points), "n": count})
 
 

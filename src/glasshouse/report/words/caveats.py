@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from glasshouse.exhibits import Division
 from glasshouse.findings import Finding
 from glasshouse.spelling import listed
 from glasshouse.verdicts.comparison import learned_less
@@ -10,9 +11,14 @@ from glasshouse.verdicts.metrics import NOT_RUN, metric_words
 
 FEW = 100  # below this many cases a rate moves by more than a few points from one sample to the next
 
+WHOLE = {"whole-clients": "clients", "users": "users", "users-within-clients": "users"}
+"""What was drawn whole, by how a division holds out."""
 
-def caveats(rows: Sequence[Finding], measures: Sequence[Measure]) -> list[str]:
-    """What a reader should keep in mind, from what the rows hold and lack."""
+
+def caveats(
+    rows: Sequence[Finding], measures: Sequence[Measure], divisions: Sequence[Division] = ()
+) -> list[str]:
+    """What a reader should keep in mind, from what the rows hold and lack, and how the data were divided."""
     attacked = [m for m in measures if leaks(m)]
     lines = []
     if attacked:
@@ -21,6 +27,10 @@ def caveats(rows: Sequence[Finding], measures: Sequence[Measure]) -> list[str]:
             "A stronger attack, or one that knows more, may still succeed: that is not proof of safety."
         )
     lines.append(_seeds(rows))
+    if any(m.row.family == "membership" for m in attacked):
+        lines += [
+            _whole(one) for one in dict.fromkeys(division.held_out for division in divisions) if one in WHOLE
+        ]
     if len({(m.row.adversary, m.row.attack) for m in attacked}) > 1:
         lines.append(
             "Each answer leads with the attack that got furthest. Its interval is not widened for having "
@@ -37,6 +47,15 @@ def caveats(rows: Sequence[Finding], measures: Sequence[Measure]) -> list[str]:
         few = ", ".join(f"{attack} by the {adversary} (n = {n})" for (adversary, attack), n in small.items())
         lines.append(f"Fewer than {FEW} cases stand behind {few}; read their intervals before their values.")
     return [*lines, *_uncovered(measures), *_not_estimable(measures), *_unjudged(measures)]
+
+
+def _whole(held_out: str) -> str:
+    """What membership means where whole clients or users were drawn."""
+    drawn = WHOLE[held_out]
+    return (
+        f"Whole {drawn} were held out, not single records. So the intervals of membership are over {drawn}, "
+        "and what tells those trained on from the others, like another scanner, looks like a leak, too."
+    )
 
 
 def _seeds(rows: Sequence[Finding]) -> str:

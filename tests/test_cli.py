@@ -43,6 +43,7 @@ WRONG_NAMES = [
     ["audit", "--data", "cifar11"],
     ["audit", "--defences", "prunning(fraction=0.5)+clipping"],
     ["study", "mia-badd"],
+    ["study", "mia-bda", "--list"],
     ["vet", "received.pt", "--model", "lenett", "--shape", "1x8x8"],
     ["inspect", "update.pt", "--before", "sent.pt", "--model", "lenett"],
     ["search-policy", "--model", "lenett"],

@@ -116,13 +116,17 @@ class Unspeakable(Exception):
     (BadInput("eps = 9 is out of range"), "eps = 9 is out of range"),
     (CannotRun("there is no moon"), "there is no moon"),
     (CannotRun(""), "the attack cannot run, and does not say why"),
+    (FileNotFoundError(2, "No such file", "x.npy"), "the attack raised FileNotFoundError: [Errno 2]"),
+    (PermissionError(13, "Permission denied"), "the attack raised PermissionError: [Errno 13]"),
+    (ConnectionError("no server"), "the attack raised ConnectionError: no server (test_own_attacks.py"),
 ])  # fmt: skip
 def test_what_an_attack_raises_is_the_reason_of_its_finding(case, error, words):
     assert words in reason_of(case, raising(error))
 
 
 @pytest.mark.parametrize("error", [
-    OSError(28, "No space left on device"), MemoryError("out of it"), Fault("the disk is full"),
+    OSError(28, "No space left on device"), OSError(5, "Input/output error"),
+    MemoryError("out of it"), Fault("the disk is full"),
     RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
 ])  # fmt: skip
 def test_a_fault_of_the_machine_is_no_finding(case, error):
@@ -146,6 +150,15 @@ def test_an_interruption_is_no_finding(case):
     ANSWER["now"] = raising(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         examine(case, f"{__name__}:Own", QueryAccess)
+
+
+def test_a_file_that_fails_an_attack_of_glasshouse_is_a_fault(case, monkeypatch):
+    def unreadable(self, access, knowledge, rng):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Gap, "run", unreadable)
+    with pytest.raises(Fault, match="Permission denied"):
+        examine(case, "gap", QueryAccess)
 
 
 def test_what_an_attack_of_glasshouse_raises_is_a_bug_and_not_a_finding(case, monkeypatch):

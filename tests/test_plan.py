@@ -28,6 +28,7 @@ from glasshouse.defences import DEFENCES
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.federation.strategies.fedavg import FedAvg
 from glasshouse.learning.engine import Engine
+from glasshouse.learning.layout import read_vector
 from glasshouse.progress import Progress
 
 SMALL = {
@@ -168,6 +169,42 @@ def test_an_audit_that_cannot_be_timed_says_so_and_begins(monkeypatch, tmp_path,
     results = run_audit(small(**tables), out=tmp_path / "run", workers=1)
     assert any(finding.attack == "gap" for finding in results.findings)
     assert "how long it takes cannot be told: one client is not enough" in capsys.readouterr().err
+
+
+class Shut(torch.nn.Module):
+    """A network whose backbone is frozen by what `forward` does; in eval mode, all of it may be."""
+
+    def __init__(self, *, asked=True):
+        super().__init__()
+        self.body, self.head, self.asked = torch.nn.Linear(64, 8), torch.nn.Linear(8, 10), asked
+
+    def forward(self, x):
+        with torch.no_grad():
+            features = self.body(x.flatten(1))
+        with torch.set_grad_enabled(torch.is_grad_enabled() and (self.training or self.asked)):
+            return self.head(features)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_network_that_cuts_its_images_off_is_planned(asked):
+    planned = glasshouse.plan(small(audit={"attacks": ["gap"]}), model=Shut(asked=asked), workers=1)
+    assert planned.seconds is not None
+    assert [one.assignment.spec for one in planned.running if one.variant == PLAIN] == ["gap"]
+
+
+class Unasked(Shut):
+    """A network that takes no gradient of an answer in eval mode."""
+
+    def forward(self, x):
+        if not self.training and x.requires_grad:
+            raise RuntimeError("no gradient\nby pixels")
+        return super().forward(x)
+
+
+def test_passes_that_fail_leave_the_time_untold(experiment):
+    untimed = dataclasses.replace(experiment, model=Unasked(), start=read_vector(Unasked()))
+    with Engine(1) as engine, pytest.raises(timing.Untimed, match="no gradient by pixels"):
+        measure(untimed, [PLAIN], engine)
 
 
 def test_a_training_takes_as_long_as_its_steps(experiment):

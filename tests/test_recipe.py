@@ -1,6 +1,8 @@
 """Optimisers, schedules, clipping and augmentation against torch's own, and what a recipe refuses."""
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -15,7 +17,8 @@ from glasshouse.federation.conditions import PROBE_ROUNDS
 from glasshouse.federation.federation import Federation, Plan
 from glasshouse.federation.history import Record
 from glasshouse.federation.strategies.fedavg import FedSGD
-from glasshouse.learning.augment import augmentations, augmented
+from glasshouse.learning.augment import AUGMENTATIONS, augmentations, augmented
+from glasshouse.learning.augment_options import CHECKS
 from glasshouse.learning.clipping import NoisySum
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import read_vector
@@ -245,6 +248,7 @@ def test_fedsgd_takes_a_plain_step_whatever_the_optimiser_at_the_rate_of_its_rou
     ({"warmup": 1}, "warmup = 1 is out of range; it must be at least 0 and below the 1 epochs"),
     ({"warmup": 9, "rounds": 9}, "below the 9 rounds"),
     ({"clip_grad_norm": -1.0}, "clip_grad_norm = -1.0 is out of range"),
+    ({"augment": "fliip"}, "augment = 'fliip': unknown augmentation 'fliip'; did you mean 'flip'"),
     ({"augment": "crp"}, "augment = 'crp': unknown augmentation 'crp'; did you mean 'crop'"),
     ({"augment": "crop(pixels=2)"}, "crop takes pad, and no 'pixels'"),
     ({"augment": "flip(p=2)"}, "flip takes no options"),
@@ -263,3 +267,22 @@ def test_a_cosine_over_many_rounds_falls_from_round_to_round_and_ends_above_zero
     assert np.all(np.diff(rates) < 0)
     assert rates[0] == 1.0
     assert 0 < rates[-1] < 0.01
+
+
+def test_a_wrong_augmentation_is_refused_before_torch_is_imported():
+    code = (
+        "import sys\nfrom glasshouse.learning.recipe import Recipe\n"
+        "Recipe(augment='crop(pad=2)+flip')\n"
+        "try: Recipe(augment='fliip')\nexcept ValueError as error: print(error)\n"
+        "print([name for name in ('torch', 'numpy', 'scipy', 'sklearn') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    refusal, imported = done.stdout.splitlines()
+    assert refusal.startswith("augment = 'fliip': unknown augmentation 'fliip'; did you mean 'flip'")
+    assert imported == "[]"
+
+
+def test_every_augmentation_takes_the_options_that_are_checked():
+    for name, kind in AUGMENTATIONS.items():
+        assert [field.name for field in dataclasses.fields(kind)] == list(CHECKS[name])
+    assert CHECKS.keys() == AUGMENTATIONS.keys()

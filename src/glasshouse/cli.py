@@ -216,6 +216,9 @@ def study(
 
         glasshouse study mia-bad --attack my_lab:MyAttack
     """
+    from glasshouse.studies import STUDIES
+
+    STUDIES.check(name)
     if listed:
         from glasshouse.studies.overview import overview
 
@@ -225,10 +228,6 @@ def study(
             typer.echo(line)
         return
     with resumable():
-        from glasshouse.studies import STUDIES
-
-        STUDIES.check(name)
-
         from glasshouse.api import study as run_study
 
         results = run_study(

@@ -23,7 +23,19 @@ def vet(
         str | None, typer.Option(help="Your data: they give shape and classes, and are tried beside noise.")
     ] = None,
     shape: Annotated[str | None, typer.Option(help="Or the shape of an image, like 1x28x28.")] = None,
-    classes: Annotated[int, typer.Option(help="Number of classes, with --shape.")] = 10,
+    classes: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of classes: with --data as the labels suggest, with --shape 10.", show_default=False
+        ),
+    ] = None,
+    train: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Tensors that are trained and sent, where not all are, as of model.train; repeat it.",
+        ),
+    ] = None,
     before: Annotated[
         list[Path] | None, typer.Option(help="Weights of an earlier round; repeat it, oldest first.")
     ] = None,
@@ -53,10 +65,12 @@ def vet(
 
         glasshouse vet now.pt --model mlp --shape 1x28x28 --classes 10 --before last.pt
 
+        glasshouse vet head.safetensors --model my_lab:pretrained --train 'head.*' --data my-images/
+
         glasshouse vet --demo
     """
     if demo:
-        others = (weights, model, data, shape, before, peer_digest, seed, as_json or None)
+        others = (weights, model, data, shape, classes, train, before, peer_digest, seed, as_json or None)
         if any(given is not None for given in others):
             raise BadInput("--demo takes nothing but --out; leave the rest out")
         from glasshouse.vet_demo import FOLDER, demonstrate
@@ -81,16 +95,23 @@ def vet(
         if data is not None:
             from glasshouse.data.sources import load
 
-            local = load(data).train
-            size, classes, images, labels = local.shape, local.classes, local.x, local.y
+            local = load(data, every_class=False).train
+            size, counted, images, labels = local.shape, local.classes, local.x, local.y
+            if classes is not None and classes <= (highest := int(labels.max())):
+                raise BadInput(
+                    f"--classes {classes}: the labels of {data} go up to {highest}; "
+                    f"give at least {highest + 1}"
+                )
         else:
-            size, images, labels = read_shape(str(shape)), None, None
+            size, counted, images, labels = read_shape(str(shape)), 10, None, None
         past, peers = before or (), peer_digest or ()
         vetting = vet_file(
             weights,
             model,
             size,
-            classes,
+            counted if classes is None else classes,
+            train=train or (),
+            guessed=classes is None and data is not None,
             before=past,
             peers=peers,
             images=images,

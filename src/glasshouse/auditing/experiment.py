@@ -35,8 +35,8 @@ from glasshouse.findings import Subject
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.models.freezing import frozen_tensors
+from glasshouse.models.heads import NewHead
 from glasshouse.models.loading import users_own
-from glasshouse.models.weights import NewHead
 from glasshouse.provenance import Origin, digest_of_types, own_code, versions
 from glasshouse.verdicts.limits import read_limits
 

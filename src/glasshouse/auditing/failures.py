@@ -7,27 +7,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from glasshouse.attacks.attack import Attack
-from glasshouse.errors import BadInput, CannotRun, Fault, named, quoted
+from glasshouse.errors import BadInput, CannotRun, Fault, disk_failed, named, quoted
 
 
 @contextmanager
 def answering_for(attack: Attack, spec: str) -> Iterator[None]:
     """Turn what a user's own attack raises into the reason why it could not run.
 
-    Where memory or a file fails, whoever wrote the attack, that is a fault. All else that an attack of
-    Glasshouse raises is a bug, and stays what it is.
+    Where memory or the disk fails, whoever wrote the attack, that is a fault, and so is any file that fails
+    an attack of Glasshouse. All else that such an attack raises is a bug, and stays what it is.
     """
     try:
         yield
     except (CannotRun, Fault):
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, OSError | MemoryError) or "can't allocate memory" in named(error):
+        ours = type(attack).__module__.startswith("glasshouse.")
+        no_memory = isinstance(error, MemoryError) or "can't allocate memory" in named(error)
+        if no_memory or disk_failed(error) or (ours and isinstance(error, OSError)):
             raise Fault(
                 f"attack {quoted(spec)} failed with {named(error)}; mend that, or leave the attack out, and "
                 "run again: what is done is kept"
             ) from error
-        if type(attack).__module__.startswith("glasshouse."):
+        if ours:
             raise
         if isinstance(error, BadInput):
             raise CannotRun(str(error)) from error

@@ -7,9 +7,10 @@ from torch import Tensor, nn
 from glasshouse.auditing.setting import ModelTable
 from glasshouse.learning.layout import Layout
 from glasshouse.models.freezing import freeze
+from glasshouse.models.heads import NewHead
 from glasshouse.models.loading import checked_copy, reinitialised, seeded_model
 from glasshouse.models.shapes import Shape
-from glasshouse.models.weights import NewHead, load_but_head
+from glasshouse.models.weights import load_but_head
 
 
 def make_network(
@@ -17,7 +18,7 @@ def make_network(
 ) -> tuple[nn.Module, NewHead | None]:
     """The network that `table` names, or a copy of `model`, with its first weights.
 
-    Those of a file may fit all but the last layer, which is then drawn from `seed`; without a file all are,
+    Those of a file may fit all but the head, which is then drawn from `seed`; without a file all are,
     but for those of `model`, which has its own.
     """
     if model is None:
@@ -26,8 +27,7 @@ def make_network(
         network = checked_copy(model, shape, classes)
     head = load_but_head(network, table.weights, shape) if table.weights else None
     if head is not None and model is not None:
-        layer = network.get_submodule(head.layer)
-        layer.load_state_dict(reinitialised(layer, seed).state_dict())
+        network.load_state_dict(network.state_dict() | _drawn_head(network, head, seed))
     freeze(network, table.train)
     return network, head
 
@@ -52,13 +52,21 @@ def fresh_start(
     elif head is None:
         drawn = reinitialised(model, seed).state_dict()
     else:
-        layer = reinitialised(model.get_submodule(head.layer), seed)
-        drawn = layer.state_dict(prefix=f"{head.layer}.")
+        drawn = _drawn_head(model, head, seed)
     vector = start.clone()
     for name, piece in Layout.of(model).named(vector).items():
         if head is None or name in head.tensors:
             piece.copy_(drawn[name])
     return vector
+
+
+def _drawn_head(network: nn.Module, head: NewHead, seed: int) -> dict[str, Tensor]:
+    """The tensors of a head whose layers drew their weights anew, by name."""
+    drawn: dict[str, Tensor] = {}
+    for place, name in enumerate(reversed(head.layers)):
+        layer = reinitialised(network.get_submodule(name), seed + place)
+        drawn |= layer.state_dict(prefix=f"{name}.")
+    return drawn
 
 
 def news_of(network: nn.Module, head: NewHead | None, seed: int) -> Iterator[str]:

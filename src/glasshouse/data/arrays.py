@@ -24,6 +24,7 @@ def from_arrays(
     test: tuple[Any, Any] | None = None,
     *,
     source: str,
+    every_class: bool = True,
     users: Any = None,
     clients: Any = None,
     parts: Any = None,
@@ -44,13 +45,14 @@ def from_arrays(
         np.concatenate([y for _, y in pairs]),
         source=source,
         tests=len(pairs[1][1]) if test is not None else 0,
+        every_class=every_class,
         users=users,
         clients=clients,
         parts=parts,
     )
 
 
-def from_mapping(name: str, arrays: Mapping[str, Any], source: str) -> Dataset:
+def from_mapping(name: str, arrays: Mapping[str, Any], source: str, *, every_class: bool = True) -> Dataset:
     """A data set from arrays by the names that they have in an .npz file."""
     if unknown := [key for key in arrays if key not in KEYS]:
         raise BadInput(f"{source}: unknown array {quoted(unknown[0])}; there may be {', '.join(KEYS)}")
@@ -58,12 +60,13 @@ def from_mapping(name: str, arrays: Mapping[str, Any], source: str) -> Dataset:
     test = (arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
     user, client, part = (arrays.get(key) for key in ("user", "client", "part"))
     train = (arrays["x"], arrays["y"])
-    return from_arrays(name, train, test, source=source, users=user, clients=client, parts=part)
+    ids = {"users": user, "clients": client, "parts": part}
+    return from_arrays(name, train, test, source=source, every_class=every_class, **ids)
 
 
-def read_npz(path: Path) -> Dataset:
+def read_npz(path: Path, *, every_class: bool = True) -> Dataset:
     """A data set from the arrays of an .npz file: `x`, `y` and, if there, the others of `KEYS`."""
-    return from_mapping(path.stem, read_arrays(path), str(path))
+    return from_mapping(path.stem, read_arrays(path), str(path), every_class=every_class)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -70,6 +70,7 @@ def from_pool(
     source: str,
     tests: int = 0,
     classes: int | None = None,
+    every_class: bool = True,
     names: tuple[str, ...] = (),
     users: Any = None,
     clients: Any = None,
@@ -78,13 +79,16 @@ def from_pool(
     """Check images `x` with labels `y` and make a data set of them; the last `tests` are the test images.
 
     Train and test are views of `x`, so that no second copy of the pixels is ever needed.
-    Without `classes` there are as many as `names`, or as the largest training label says.
+    Without `classes` there are as many as `names`, or as the largest training label says. Where training data
+    need not have `every_class`, there are two at least.
     """
     labels = torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64))
     cut = len(labels) - tests
     if classes is None:
         classes = len(names) or (int(labels[:cut].max()) + 1 if cut else 0)
-    train = checked(Images(x[:cut], labels[:cut], classes, names), source)
+    if not every_class:
+        classes = max(classes, 2)
+    train = checked(Images(x[:cut], labels[:cut], classes, names), source, every_class=every_class)
     test = None
     if tests:
         test = checked(

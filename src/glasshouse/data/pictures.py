@@ -22,11 +22,11 @@ GREY_MODES = frozenset({"1", "L", "LA", "La"})
 DEEP_MODES = frozenset({"I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 
 
-def read_folder(folder: Path) -> Dataset:
+def read_folder(folder: Path, *, every_class: bool = True) -> Dataset:
     """A data set from `folder/CLASS/picture`, or from the same under `train/` and `test/` or `val/`.
 
     Classes are numbered in the order of their names. Grey pictures become RGB if any picture is RGB. Who
-    holds them may stand in a `clients.csv`.
+    holds them may stand in a `clients.csv`. Folders may be empty where not `every_class` needs an image.
     """
     train, test = folder, None
     if subfolders(folder / "train"):
@@ -35,7 +35,9 @@ def read_folder(folder: Path) -> Dataset:
     names = tuple(place.name for place in subfolders(train))
     if not names:
         raise BadInput(f"{folder}: no folders of images; put the images of each class in {folder}/CLASS/")
-    files, labels = pictures_by_class(train, names)
+    files, labels = pictures_by_class(train, names, every_class=every_class)
+    if not files:
+        raise BadInput(f"{folder}: no images; put those of each class in {folder}/CLASS/")
     test_files: list[Path] = []
     test_labels: list[int] = []
     if test is not None:
@@ -47,6 +49,7 @@ def read_folder(folder: Path) -> Dataset:
         np.array(labels + test_labels),
         source=str(folder),
         tests=len(test_files),
+        every_class=every_class,
         names=names,
         clients=clients,
         parts=parts,

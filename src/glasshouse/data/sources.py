@@ -21,10 +21,11 @@ __all__ = ["Dataset", "as_dataset", "fetch", "load"]
 FUNCTION = re.compile(r"[\w.]+:\w+")
 
 
-def load(spec: str) -> Dataset:
+def load(spec: str, *, every_class: bool = True) -> Dataset:
     """Load and check a data set: see docs/data.md for what `spec` may be.
 
     A name, a folder of images by class, a path ending in .npz, `package.module:function` or `hf:owner/name`.
+    What one client holds of such a set need not have images of `every_class`.
     """
     try:
         if spec in DATA.places:
@@ -33,11 +34,11 @@ def load(spec: str) -> Dataset:
         if spec.startswith("hf:"):
             return load_hub(spec.removeprefix("hf:"))
         if spec.endswith(".npz"):
-            return read_npz(_at_home(spec))
+            return read_npz(_at_home(spec), every_class=every_class)
         if spec and _at_home(spec).is_dir():
-            return read_folder(_at_home(spec))
+            return read_folder(_at_home(spec), every_class=every_class)
         if FUNCTION.fullmatch(spec):
-            return _from_function(spec)
+            return _from_function(spec, every_class)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
             f"data {spec!r} cannot be read: {first_line(error)}; check the file and its rights"
@@ -57,36 +58,36 @@ def _at_home(spec: str) -> Path:
         return Path(spec)
 
 
-def _from_function(spec: str) -> Dataset:
+def _from_function(spec: str, every_class: bool) -> Dataset:
     function = import_function(spec, "data")
     source = f"data {spec!r}"
     try:
         returned = function()
     except (Exception, SystemExit) as error:  # whatever a user's code raises
         raise BadInput(f"{source} failed with {named(error)}; call it yourself to see where") from error
-    return as_dataset(spec, returned, source)
+    return as_dataset(spec, returned, source, every_class=every_class)
 
 
-def as_dataset(name: str, data: Any, source: str) -> Dataset:
+def as_dataset(name: str, data: Any, source: str, *, every_class: bool = True) -> Dataset:
     """A checked data set from what a user hands over: a Dataset, Images, arrays (x, y), or two of those.
 
     Or arrays by the names that they have in an .npz file.
     """
     if isinstance(data, Mapping):
-        return from_mapping(name, data, source)
+        return from_mapping(name, data, source, every_class=every_class)
     if isinstance(data, Images):
         data = Dataset(name, data)
     elif _is_pair(data) and all(isinstance(part, Images) for part in data):
         data = Dataset(name, *data)
     if isinstance(data, Dataset) and isinstance(data.train, Images):
-        checked(data.train, source)
+        checked(data.train, source, every_class=every_class)
         if data.test is not None:
             checked(data.test, f"{source} (test images)", every_class=False)
         return data
     if _is_pair(data) and all(_is_pair(part) for part in data):
-        return from_arrays(name, data[0], data[1], source=source)
+        return from_arrays(name, data[0], data[1], source=source, every_class=every_class)
     if _is_pair(data):
-        return from_arrays(name, data, source=source)
+        return from_arrays(name, data, source=source, every_class=every_class)
     raise BadInput(
         f"{source} returned a {type(data).__name__}; "
         "it must return (x, y), ((x, y), (x_test, y_test)), a dictionary of arrays, Images or a Dataset"

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from glasshouse.errors import BadInput
 from glasshouse.learning.ball import Ball, Norm, inside
 
 
@@ -32,6 +33,13 @@ def ascend(
         with torch.enable_grad():
             tracked = moved.detach().requires_grad_()
             loss = F.cross_entropy(logits(tracked), y, reduction="sum")
-            (slope,) = torch.autograd.grad(loss, tracked)
+            slope = None
+            if loss.requires_grad:
+                (slope,) = torch.autograd.grad(loss, tracked, allow_unused=True)
+        if slope is None:
+            raise BadInput(
+                "adversarial training: the network detaches tensors or turns gradients off, so none reaches "
+                "its images; leave that defence out, or let them through"
+            )
         moved = ball.project(tracked.detach().add(ball.uphill(slope), alpha=step))
     return moved

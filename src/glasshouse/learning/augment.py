@@ -4,16 +4,14 @@ An augmentation is named, like a defence, with its options, and several are join
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glasshouse.errors import BadInput, quoted
-from glasshouse.options import check_number, check_whole
-from glasshouse.registry import parse_spec, unknown
+from glasshouse.learning.augment_options import check_options, named_augmentations
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 """From images of shape (B, C, H, W) in [0, 1] to those in their place; each image has a draw of its own."""
@@ -26,7 +24,7 @@ class Crop:
     pad: int = 4
 
     def __post_init__(self) -> None:
-        check_whole("crop", "pad", self.pad, 1, 1000)
+        check_options("crop", vars(self))
 
     def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
         count, _, height, width = x.shape
@@ -56,7 +54,7 @@ class Rotation:
     degrees: float = 15.0
 
     def __post_init__(self) -> None:
-        check_number("rotation", "degrees", self.degrees, 0, 180, open_low=True)
+        check_options("rotation", vars(self))
 
     def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
         count, _, height, width = x.shape
@@ -77,8 +75,7 @@ class Jitter:
     contrast: float = 0.2
 
     def __post_init__(self) -> None:
-        check_number("jitter", "brightness", self.brightness, 0, 1)
-        check_number("jitter", "contrast", self.contrast, 0, 1)
+        check_options("jitter", vars(self))
 
     def __call__(self, x: Tensor, rng: torch.Generator) -> Tensor:
         drawn = 2 * torch.rand(2, len(x), 1, 1, 1, generator=rng) - 1
@@ -102,7 +99,7 @@ def augmentations(spec: str) -> tuple[Augmentation, ...]:
     >>> augmentations("crop(pad=2)+flip")
     (Crop(pad=2), Flip())
     """
-    return tuple(_augmentation(part) for part in spec.split("+")) if spec else ()
+    return tuple(AUGMENTATIONS[name](**options) for name, options in named_augmentations(spec))
 
 
 def augmented(x: Tensor, spec: str, rng: torch.Generator) -> Tensor:
@@ -115,18 +112,3 @@ def augmented(x: Tensor, spec: str, rng: torch.Generator) -> Tensor:
 def crop_and_flip(x: Tensor, rng: torch.Generator) -> Tensor:
     """Shift each image of `x`, shape (B, C, H, W), by up to 4 pixels, and mirror half of them."""
     return augmented(x, "crop(pad=4)+flip", rng)
-
-
-def _augmentation(spec: str) -> Augmentation:
-    name, options = parse_spec(spec, "augmentation")
-    try:
-        if name not in AUGMENTATIONS:
-            raise BadInput(unknown("augmentation", name, AUGMENTATIONS))
-        kind = AUGMENTATIONS[name]
-        known = [field.name for field in fields(kind)]
-        for option in options:
-            if option not in known:
-                raise BadInput(f"{name} takes {' and '.join(known) or 'no options'}, and no {option!r}")
-        return kind(**options)
-    except BadInput as refusal:
-        raise BadInput(f"augment = {quoted(spec)}: {refusal}") from refusal

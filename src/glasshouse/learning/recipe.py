@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from glasshouse.errors import BadInput, quoted
+from glasshouse.learning.augment_options import named_augmentations
 from glasshouse.learning.optimisers import OPTIONS, UNSET, Optimiser, check_options, make_optimiser
 from glasshouse.learning.schedules import Schedule, factor
 
@@ -78,12 +79,7 @@ class Recipe:
         _require("mix_up", self.mix_up, math.isfinite(self.mix_up) and self.mix_up >= 0, "at least 0")
         clip = self.clip_grad_norm
         _require("clip_grad_norm", clip, math.isfinite(clip) and clip >= 0, "above 0, or 0 for never")
-        if self.augment:
-            from glasshouse.learning.augment import (
-                augmentations,  # it needs torch, which takes a second to load
-            )
-
-            augmentations(self.augment)
+        named_augmentations(self.augment)
 
     def _check_optimiser(self) -> None:
         _require("momentum", self.momentum, 0 <= self.momentum < 1, "in [0, 1)")

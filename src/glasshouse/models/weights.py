@@ -1,7 +1,6 @@
 """Weights in a file, put into the network that they were saved from, or into one with another last layer."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
@@ -9,17 +8,9 @@ from torch import Tensor, nn
 
 from glasshouse.models.files import OtherContent, check_names, fitting, read_named, some_of
 from glasshouse.models.foreign import in_our_names
+from glasshouse.models.heads import NewHead, head_elsewhere, size_of
 from glasshouse.models.outputs import last_layer
 from glasshouse.models.shapes import Shape
-
-
-@dataclass(frozen=True)
-class NewHead:
-    """A last layer that a file's weights did not fit, by its place in the network, and why, in words."""
-
-    layer: str
-    tensors: tuple[str, ...]
-    words: str
 
 
 def read_weights(path: str | Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -38,20 +29,25 @@ def read_weights(path: str | Path, expected: Mapping[str, Tensor]) -> dict[str, 
     }
 
 
-def load_weights(model: nn.Module, path: str | Path, *, sound: bool = True) -> None:
+def load_weights(
+    model: nn.Module, path: str | Path, *, sound: bool = True, optional: Collection[str] = ()
+) -> Collection[str]:
     """Put the weights in `path`, a `.safetensors`, `.pt` or `.pth` file of a state dict, into `model`.
 
     The model is left as it was unless every tensor has its name and shape and, where they must be `sound`, is
-    finite.
+    finite. Those of the `optional` ones that the file lacks stay as they are. Returns the names that it has.
     """
     path, expected = Path(path), model.state_dict()
-    _put(model, path, read_weights(path, expected), expected, sound)
+    saved = read_weights(path, expected)
+    _put(model, path, {name: expected[name] for name in optional} | saved, expected, sound)
+    return saved.keys()
 
 
 def load_but_head(model: nn.Module, path: str | Path, shape: Shape) -> NewHead | None:
     """The same for a network for images of `shape` whose last layer may have other classes than the file's.
 
-    Such a layer, or one that the file lacks, keeps the weights that it has.
+    Such a layer, or one that the file lacks, keeps the weights that it has; and so does a head of other names
+    or layers than the file's (`head_elsewhere`).
     """
     path, expected = Path(path), model.state_dict()
     saved = read_weights(path, expected)
@@ -63,7 +59,7 @@ def load_but_head(model: nn.Module, path: str | Path, shape: Shape) -> NewHead |
 
 
 def fit_but_head(model: nn.Module, path: Path, saved: Mapping[str, Tensor], shape: Shape) -> NewHead | None:
-    """The last layer of `model` if the tensors `saved` fit all but that; null where they fit it, too."""
+    """The head of `model` if the tensors `saved` fit all but that; null where they fit it, too."""
     expected = model.state_dict()
     misfits = [name for name, tensor in expected.items() if _misfit(saved.get(name), tensor)]
     misfits += [name for name in saved if name not in expected]
@@ -74,12 +70,16 @@ def fit_but_head(model: nn.Module, path: Path, saved: Mapping[str, Tensor], shap
     tensors = tuple(name for name in expected if name.startswith(prefix))
     twins = _tied(expected)
     others = [name for name in misfits if not name.startswith(prefix)]
+    elsewhere = bool(others) or any(name not in expected for name in misfits)
+    head = head_elsewhere(saved, expected, layer) if elsewhere else None
+    if head is not None and not any(name in twins for name in head.tensors):
+        return head
     weight = f"{prefix}weight"
     if not layer or others or weight not in misfits or any(name in twins for name in tensors):
         raise _refusal(path, layer, others or misfits, saved, expected)
-    size = _size(expected[weight])
-    why = f"does not fit the file's ({_size(saved[weight])})" if weight in saved else "is not in the file"
-    return NewHead(layer, tensors, f"the last layer {layer} ({size}) {why}")
+    size = size_of(expected[weight])
+    why = f"does not fit the file's ({size_of(saved[weight])})" if weight in saved else "is not in the file"
+    return NewHead((layer,), tensors, f"the last layer {layer} ({size}) {why}")
 
 
 def _put(
@@ -106,18 +106,13 @@ def _refusal(
 ) -> OtherContent:
     """Which tensors fit no part of the model but its last layer, the first of them with both shapes."""
     shown = [
-        f"{name} ({_size(saved.get(name))} in the file, {_size(expected.get(name))} in the model)"
+        f"{name} ({size_of(saved.get(name))} in the file, {size_of(expected.get(name))} in the model)"
         for name in names
     ]
     return OtherContent(
         f"weights {path} do not fit the model: {some_of(shown)}; only its last layer, {layer}, may have "
         "another size: give the model, image shape and number of classes that they were saved from"
     )
-
-
-def _size(tensor: Tensor | None) -> str:
-    """A tensor's shape as one says it: 10x512; `absent` where there is none."""
-    return "absent" if tensor is None else "x".join(map(str, tensor.shape)) or "a number"
 
 
 def _tied(state: Mapping[str, Tensor]) -> dict[str, list[str]]:

@@ -18,6 +18,7 @@ from glasshouse.data.images import Images
 from glasshouse.learning.fit import fit
 from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.recipe import Recipe
+from glasshouse.models.freezing import exchanged
 from glasshouse.vetting.signs import Sign
 
 TURNED = 0.2
@@ -120,7 +121,7 @@ def moved(model: nn.Module, predecessors: Sequence[nn.Module], own: Images | Non
     """How each trained tensor changed since the last of `predecessors`, given the client's own images."""
     layout = Layout.of(model)
     states = [layout.named(read_vector(network).double()) for network in (*predecessors, model)]
-    trained = dict(model.named_parameters())
+    trained = exchanged(model)
     steps = [{name: after[name] - before[name] for name in trained} for before, after in pairwise(states)]
     last = {name: float(step.norm()) for name, step in steps[-1].items()}
     explained = [{name: math.sqrt(step.numel()) for name, step in steps[-1].items()}]
@@ -155,6 +156,6 @@ def _beyond(steps: dict[str, float], explained: dict[str, float]) -> dict[str, f
 def _weights(model: nn.Module) -> dict[str, Tensor]:
     return {
         name: parameter.detach().double()
-        for name, parameter in model.named_parameters()
+        for name, parameter in exchanged(model).items()
         if parameter.ndim >= 2 and parameter.numel() >= LEAST
     }

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from glasshouse.data.images import Images
 from glasshouse.errors import BadInput
 from glasshouse.learning.per_sample import LayerUse, SampleGradients
+from glasshouse.models.freezing import exchanged
 from glasshouse.models.loading import reinitialised
 from glasshouse.models.shapes import Shape
 from glasshouse.vetting.probing import cost_of
@@ -116,7 +117,7 @@ def tried_at_once(model: nn.Module, shape: Shape) -> int:
 
 
 def layer_shares(model: nn.Module, own: Images) -> list[LayerShares]:
-    """For each linear and convolutional layer of `model`, which is not changed.
+    """For each linear and convolutional layer of `model` that is trained; it is not changed.
 
     Batch norm takes the statistics of these images, as it would in training; dropout is off.
     """
@@ -124,8 +125,9 @@ def layer_shares(model: nn.Module, own: Images) -> list[LayerShares]:
     if len(x) < FEWEST:
         return []
     _take_statistics(copy, x)
+    sent = exchanged(copy)
     for name, parameter in copy.named_parameters():
-        parameter.requires_grad_(name.endswith("weight") and parameter.ndim >= 2)
+        parameter.requires_grad_(name in sent and name.endswith("weight") and parameter.ndim >= 2)
     with torch.no_grad():
         errors = copy(x).double().softmax(1) - F.one_hot(y, own.classes)
     error = errors.norm(dim=1)

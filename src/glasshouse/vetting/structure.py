@@ -3,7 +3,7 @@
 A server that may add a layer needs no craft: Robbing the Fed and LOKI put one before the network.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -16,13 +16,20 @@ NAMED = 5
 """As many layers are named in a sign; the others are counted."""
 
 
-def structure_signs(path: Path, model: nn.Module, refusal: OtherContent) -> tuple[Sign, ...]:
-    """Why the weights in `path` are not those of `model`, which refused them with `refusal`."""
+def structure_signs(
+    path: Path, model: nn.Module, refusal: OtherContent, optional: Collection[str] = ()
+) -> tuple[Sign, ...]:
+    """Why the weights in `path` are not those of `model`, which refused them with `refusal`.
+
+    They may lack the `optional` tensors.
+    """
     try:
         saved = read_named(path)
     except OtherContent:
         saved = {}
-    signs = network_signs(saved, model.state_dict()) if saved else ()
+    state = model.state_dict()
+    held = {name: state[name] for name in optional} | dict(saved)
+    signs = network_signs(held, state) if saved else ()
     return signs or (Sign("other-content", "", str(refusal), alarming=True),)
 
 

@@ -59,7 +59,10 @@ def fixed_picture(network: nn.Module, auxiliary: Images) -> FixedPicture:
         sureness = [float(logits(picture).softmax(0).max()) for picture in auxiliary.x[:PICTURES]]
     picture = auxiliary.x[sureness.index(min(sureness))].clone().requires_grad_()
     answers = logits(picture)
-    slopes = [torch.autograd.grad(logit, picture, retain_graph=True)[0].flatten() for logit in answers]
+    slopes = [
+        torch.autograd.grad(logit, picture, retain_graph=True, materialize_grads=True)[0].flatten()
+        for logit in answers
+    ]
     if not all(slope.isfinite().all() for slope in slopes):
         raise CannotRun("the network's gradients with respect to its input are not finite")
     wanted = 1.0 - 2.0 * (torch.arange(len(slopes)) % 2).double()

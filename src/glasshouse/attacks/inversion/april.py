@@ -35,6 +35,8 @@ SMALLEST = 1e-15
 AGREEMENT = 1e-6
 """The relative difference up to which two double-precision results on a random image are the same."""
 
+DETACHED = "nothing flows back to the network's embedding of patches: its answers are cut off from it"
+
 
 @dataclass(frozen=True, eq=False)
 class Patches:
@@ -101,11 +103,14 @@ def find_patches(network: nn.Module, shape: tuple[int, int, int]) -> Patches:
     if first is None or not _cuts_patches(first):
         kind = "nothing" if first is None else f"{type(first.module).__name__} {first.name!r}"
         raise CannotRun(f"the network begins with {kind}, not with a linear embedding of patches")
+    if not first.z.requires_grad:
+        raise CannotRun(DETACHED)
     parameters = exchanged(network)
     loss = F.cross_entropy(logits, torch.tensor([0]))
     slopes = torch.autograd.grad(loss, [first.z, *parameters.values()], allow_unused=True)
     gradients = {name: slope for name, slope in zip(parameters, slopes[1:]) if slope is not None}
-    assert slopes[0] is not None
+    if slopes[0] is None:
+        raise CannotRun(DETACHED)
     embedded = _rows(first.z.detach(), first.module)
     position = _position(gradients, _rows(slopes[0], first.module))
     order = _order(network, first.name, shape)

@@ -294,6 +294,7 @@ class Objective:
         with precision, watching_statistics(network) as statistics:
             gradient = self._matcher(trained, required(labels))
         value = attack.discrepancy(gradient, self._matcher)
+        self._matcher.check_reaches(value, x)  # before penalties, which depend on images in any case
         if weight:
             value = value + weight * attack.penalty(x, self._target)
         if weight and prior is not None:

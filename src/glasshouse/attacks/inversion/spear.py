@@ -137,7 +137,9 @@ def leading_layer(protocol: Protocol) -> str:
         if first is None:
             raise CannotRun("the network has no linear layer that sees the image itself")
         protocol.layout.check_sent(f"{linear[first]}.weight".lstrip("."))
-        (flow,) = torch.autograd.grad(logits.square().sum(), outputs[first])
+        if not outputs[first].requires_grad:
+            raise CannotRun("nothing flows back to the linear layer that sees the image")
+        (flow,) = torch.autograd.grad(logits.square().sum(), outputs[first], materialize_grads=True)
     if not flow.any() or flow[outputs[first] < 0].any():
         raise CannotRun("no ReLU follows the linear layer that sees the image")
     if f"{linear[first]}.bias".lstrip(".") not in protocol.layout.names:

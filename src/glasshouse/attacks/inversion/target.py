@@ -1,6 +1,7 @@
 """What an inversion has to explain: a gradient that was seen, and how a batch of images would give one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from glasshouse.errors import CannotRun, fault_of, named
 from glasshouse.learning.fit import batches
 from glasshouse.learning.layout import Layout
 from glasshouse.learning.recipe import Recipe
+from glasshouse.measures.curvature.product import differentiable
 from glasshouse.models.freezing import exchanged
+
+CUT_OFF = (
+    "the images are cut off from the gradient: the network detaches tensors or turns gradients off, so no "
+    "search can follow the gradient to them"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +84,7 @@ class Matcher:
         self.trust = [1.0 if target.trust is None else target.trust[name] for name in self.names]
         self._masks = None if marks is None else [marks[name].to(seen[name].dtype) for name in self.names]
         self.seen = self._masked([seen[name] for name in self.names])
+        self._reaches = False
 
     def __call__(self, x: Tensor, labels: Tensor) -> list[Tensor]:
         """The gradient of images, shape (copies, n, C, H, W), differentiable by them.
@@ -85,6 +94,21 @@ class Matcher:
         if self._target.training is not None:
             return self._masked(self._trained(x, labels, self._target.training))
         return self._masked(self._cut(self._gradient(self._weights, x[0], labels)))
+
+    def check_reaches(self, value: Tensor, x: Tensor) -> None:
+        """Refuse a `value` of the gradient that does not depend on images `x`, or has no derivative by them.
+
+        What holds once holds for all images, where a derivative is asked for.
+        """
+        if self._reaches or not x.requires_grad:
+            return
+        slope = None
+        if value.requires_grad:
+            with _deriving():
+                (slope,) = torch.autograd.grad(value, x, retain_graph=True, allow_unused=True)
+        if slope is None:
+            raise CannotRun(CUT_OFF)
+        self._reaches = True
 
     def _trained(self, x: Tensor, labels: Tensor, training: LocalTraining) -> tuple[Tensor, ...]:
         """How far local training on the images moves the weights, over the rate of its steps.
@@ -113,9 +137,11 @@ class Matcher:
         # buffers that changed after the first: each pass has buffers of its own, and the network keeps its.
         buffers = {name: buffer.clone() for name, buffer in self._target.network.named_buffers()}
         state = {**dict(zip(self.names, weights)), **buffers}
-        logits = functional_call(self._target.network, state, (x,))
-        loss = F.cross_entropy(logits, labels, label_smoothing=self._target.smoothing)
-        return torch.autograd.grad(loss, weights, create_graph=True)
+        with differentiable():
+            logits = functional_call(self._target.network, state, (x,))
+            loss = F.cross_entropy(logits, labels, label_smoothing=self._target.smoothing)
+            with _deriving():
+                return torch.autograd.grad(loss, weights, create_graph=True, materialize_grads=True)
 
     def _cut(self, gradient: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The gradient of one batch as the client's optimiser got it."""
@@ -130,6 +156,19 @@ class Matcher:
         if self._masks is None:
             return list(parts)
         return [part * mask for part, mask in zip(parts, self._masks)]
+
+
+@contextmanager
+def _deriving() -> Iterator[None]:
+    """Turn the refusal of torch to differentiate a network into a reason why no search can run."""
+    try:
+        yield
+    except RuntimeError as error:
+        if fault := fault_of(error):
+            raise fault from error
+        raise CannotRun(
+            f"the network's gradient cannot be differentiated by the images: {named(error)}"
+        ) from error
 
 
 def drawn_batches(samples: int, recipe: Recipe, rng: torch.Generator) -> tuple[tuple[Tensor, ...], ...]:

@@ -56,7 +56,8 @@ def _shows(network: nn.Module, protocol: Protocol, layer: str, images: int) -> b
     x = torch.rand(images, *protocol.shape, generator=rng)
     y = torch.randint(protocol.classes, (images,), generator=rng)
     weight = network.get_parameter(_weight(layer))
-    (gradient,) = torch.autograd.grad(F.cross_entropy(network(x), y), [weight])
+    loss = F.cross_entropy(network(x), y)
+    (gradient,) = torch.autograd.grad(loss, [weight], materialize_grads=True)
     return _rank(gradient, torch.finfo(torch.float32).eps, None) >= images
 
 

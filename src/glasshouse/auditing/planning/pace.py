@@ -159,11 +159,18 @@ def _measure(job: _Job) -> Pace | str:
                     rates[training.variant] = _rate(few, training)
                 except Exception as error:  # of a user's own code, which training runs into again
                     if not rates:
-                        return one_line(str(error), LONGEST) or type(error).__name__
-        ask, climb = _passes(few)
+                        return _reason(error)
+        try:
+            ask, climb = _passes(few)
+        except Exception as error:  # of a user's own network, which attacks run into again
+            return _reason(error)
         fixed = _fixed()
     wait = _since(began) / max(1e-6, time.process_time() - worked)
     return Pace(rates, ask, climb, fixed, max(1.0, wait))
+
+
+def _reason(error: Exception) -> str:
+    return one_line(str(error), LONGEST) or type(error).__name__
 
 
 def _since(began: float) -> float:
@@ -213,7 +220,9 @@ def _passes(few: _Few) -> tuple[float, float]:
 
     def climb(images: Images) -> None:
         x = images.x.clone().requires_grad_()
-        torch.autograd.grad(F.cross_entropy(model(x), images.y), x)
+        loss = F.cross_entropy(model(x), images.y)
+        if loss.requires_grad:
+            torch.autograd.grad(loss, x, allow_unused=True)  # a network may cut its images off
 
     asked, climbed = (_an_image(work, few.split.pool) for work in (ask, climb))
     return asked, climbed

@@ -1,30 +1,37 @@
 """Auditing the rounds of a federation that somebody else ran."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from conftest import CLASSES, SHAPE, make_model, make_split
 from recorded_rounds import RECIPE, saved_parts, train_plainly
+from safetensors.numpy import load_file, save_file
 from test_cli import run
 
-from glasshouse import BadInput, audit_record
-from glasshouse.access import ModelAccess, UpdateAccess
+from glasshouse import BadInput, Recorder, audit_record
+from glasshouse.access import AggregateAccess, ModelAccess, UpdateAccess
 from glasshouse.api import plan_of_record
+from glasshouse.attacks.labels.counts import LabelCountsFromUpdates
 from glasshouse.auditing.examine import examine
 from glasshouse.auditing.experiment import prepare
+from glasshouse.auditing.grants import grant
 from glasshouse.auditing.recorded.case import prepare_recorded
+from glasshouse.auditing.requirements import check_protocol
 from glasshouse.auditing.run import run_audit
 from glasshouse.auditing.setting import make_setting
 from glasshouse.auditing.target import Variant, train_target
+from glasshouse.errors import reason_of
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive
 from glasshouse.models import build
 from glasshouse.progress import Progress
-from glasshouse.runfolder import RunFolder
+from glasshouse.runfolder import RunFolder, read_origin
+from glasshouse.store import read_notes
 
 UNSHADOWED = [
     *("loss-threshold", "gap", "mia-bad", "gradient-alignment", "source-inference", "label-counts"),
@@ -220,6 +227,81 @@ def test_what_the_record_does_not_tell_is_assumed_and_named(split, tmp_path):
     (one, *_) = [one for one in done.findings if one.metric == "label-count"]
     assert "does not tell epochs, batch_size, optimiser; assumed: epochs = 1, batch_size = 32" in one.note
     assert "'mine', unknown here" in one.note
+
+
+def audited(record, tmp_path, attacks=("gap", "label-counts"), **options):
+    """The findings of a quick audit into one folder."""
+    quick = {"model": make_model(), "out": tmp_path / "o", "workers": 1, "quiet": True}
+    return audit_record(record, setting(attacks), **quick, **options).findings
+
+
+@pytest.mark.parametrize("file", ["final.safetensors", "rounds/0001/update-0002.safetensors"])
+def test_numbers_of_other_tensors_are_not_taken_for_those_of_this_record(record, parts, tmp_path, file):
+    folder = shutil.copytree(record, tmp_path / "r")
+    first = audited(folder, tmp_path, **parts)
+    assert audited(folder, tmp_path, **parts) == first
+    tensors, notes = load_file(folder / file), read_notes(folder / file)
+    tensors["0.bias"] = tensors["0.bias"] + 1
+    save_file(tensors, folder / file, notes)
+    with pytest.raises(BadInput, match="holds a run of other the record"):
+        audited(folder, tmp_path, **parts)
+
+
+def test_what_else_lies_beside_a_record_is_not_looked_at(record, parts, tmp_path):
+    folder = shutil.copytree(record, tmp_path / "r")
+    first = audited(folder, tmp_path, **parts)
+    (tmp_path / "elsewhere.json").write_text("{}")
+    (folder / "x.json").symlink_to(tmp_path / "elsewhere.json")
+    assert audited(folder, tmp_path, **parts) == first
+
+
+def test_the_candidates_have_a_fingerprint_as_the_data_of_other_audits_have(record, split, parts, tmp_path):
+    def fingerprint(name, **given):
+        audited(record, tmp_path / name, ["gap"], **given)
+        return read_origin((tmp_path / name / "o" / "config.toml").read_text())[1].get("data")
+
+    both = fingerprint("files", members=parts["members"], nonmembers=parts["nonmembers"])
+    assert fingerprint("more", **parts) == both
+    members, others = split.pool[split.members], split.images("auxiliary")
+    assert fingerprint("others", members=members, nonmembers=others) not in (both, None)
+    assert fingerprint("nobody") is None
+
+
+def test_a_sum_is_of_as_many_samples_as_clients_had_in_that_round(tmp_path):
+    model = make_model()
+    recorder = Recorder(tmp_path / "r", shape=SHAPE, classes=CLASSES, recipe=RECIPE)
+    for number, samples in ((1, 50), (2, 500)):
+        with recorder.round(number, model.state_dict()) as seen:
+            for client, count in (("a", samples), ("b", 20)):
+                seen.update(client, make_model(number).state_dict(), samples=count)
+    case = prepare_recorded(tmp_path / "r", setting(), {}, model).case
+    summed = grant(case, AggregateAccess).access.rounds
+    assert [seen.sizes for seen in summed] == [(50, 20), (500, 20)]
+
+
+def test_what_an_attack_works_with_is_asked_of_the_round_with_the_fewest_samples(tmp_path):
+    class Asked(LabelCountsFromUpdates):
+        def cannot(self, protocol, samples):
+            return f"asked of {samples}"
+
+    model = make_model()
+    recorder = Recorder(tmp_path / "r", shape=SHAPE, classes=CLASSES, recipe=RECIPE)
+    for number, samples in ((1, 5), (2, 500)):
+        with recorder.round(number, model.state_dict()) as seen:
+            for client, count in (("a", samples), ("b", 20)):
+                seen.update(client, make_model(number).state_dict(), samples=count)
+    case = prepare_recorded(tmp_path / "r", setting(), {}, model).case
+    for adversary, fewest in ((UpdateAccess, 5), (AggregateAccess, 25)):
+        assert reason_of(check_protocol, case, Asked(), adversary) == f"asked of {fewest}"
+
+
+def test_a_plan_does_not_say_that_nothing_is_trained_where_shadow_models_are(record, parts):
+    said = []
+    for attack in ("gap", "lira"):
+        plan = plan_of_record(record, setting([attack]), model=make_model(), **parts)
+        words = " ".join(str(plan).split())
+        said.append(("nothing is trained" in words, "shadow models of a record take is not known" in words))
+    assert said == [(True, False), (False, True)]
 
 
 def test_a_plan_says_what_would_be_tried_and_writes_nothing(record, parts, tmp_path, monkeypatch):

@@ -11,19 +11,15 @@ from recorded_rounds import RECIPE, saved_parts, train_plainly
 from safetensors.numpy import load_file, save_file
 from test_cli import run
 
-from glasshouse import BadInput, Recorder, audit_record
-from glasshouse.access import AggregateAccess, ModelAccess, UpdateAccess
+from glasshouse import BadInput, audit_record
+from glasshouse.access import ModelAccess, UpdateAccess
 from glasshouse.api import plan_of_record
-from glasshouse.attacks.labels.counts import LabelCountsFromUpdates
 from glasshouse.auditing.examine import examine
 from glasshouse.auditing.experiment import prepare
-from glasshouse.auditing.grants import grant
 from glasshouse.auditing.recorded.case import prepare_recorded
-from glasshouse.auditing.requirements import check_protocol
 from glasshouse.auditing.run import run_audit
 from glasshouse.auditing.setting import make_setting
 from glasshouse.auditing.target import Variant, train_target
-from glasshouse.errors import reason_of
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import read_vector
 from glasshouse.learning.recipe import Recipe
@@ -265,34 +261,6 @@ def test_the_candidates_have_a_fingerprint_as_the_data_of_other_audits_have(reco
     members, others = split.pool[split.members], split.images("auxiliary")
     assert fingerprint("others", members=members, nonmembers=others) not in (both, None)
     assert fingerprint("nobody") is None
-
-
-def test_a_sum_is_of_as_many_samples_as_clients_had_in_that_round(tmp_path):
-    model = make_model()
-    recorder = Recorder(tmp_path / "r", shape=SHAPE, classes=CLASSES, recipe=RECIPE)
-    for number, samples in ((1, 50), (2, 500)):
-        with recorder.round(number, model.state_dict()) as seen:
-            for client, count in (("a", samples), ("b", 20)):
-                seen.update(client, make_model(number).state_dict(), samples=count)
-    case = prepare_recorded(tmp_path / "r", setting(), {}, model).case
-    summed = grant(case, AggregateAccess).access.rounds
-    assert [seen.sizes for seen in summed] == [(50, 20), (500, 20)]
-
-
-def test_what_an_attack_works_with_is_asked_of_the_round_with_the_fewest_samples(tmp_path):
-    class Asked(LabelCountsFromUpdates):
-        def cannot(self, protocol, samples):
-            return f"asked of {samples}"
-
-    model = make_model()
-    recorder = Recorder(tmp_path / "r", shape=SHAPE, classes=CLASSES, recipe=RECIPE)
-    for number, samples in ((1, 5), (2, 500)):
-        with recorder.round(number, model.state_dict()) as seen:
-            for client, count in (("a", samples), ("b", 20)):
-                seen.update(client, make_model(number).state_dict(), samples=count)
-    case = prepare_recorded(tmp_path / "r", setting(), {}, model).case
-    for adversary, fewest in ((UpdateAccess, 5), (AggregateAccess, 25)):
-        assert reason_of(check_protocol, case, Asked(), adversary) == f"asked of {fewest}"
 
 
 def test_a_plan_does_not_say_that_nothing_is_trained_where_shadow_models_are(record, parts):

@@ -16,7 +16,7 @@ test: $(INSTALLED)  ## the tests that fit into a few minutes
 test-all: $(INSTALLED)  ## every test; more of them run with GLASSHOUSE_DATA set
 	$(BIN)/python -m pytest
 
-test-extras: $(EXTRAS)/.installed  ## the tests that need Flower, NVIDIA FLARE, Ray, Dask, a peer, chromium or GLASSHOUSE_DATA; none may be skipped
+test-extras: $(EXTRAS)/.installed  ## the tests that need Flower, NVIDIA FLARE, Ray, Dask, the Hugging Face library, a peer, chromium or GLASSHOUSE_DATA; none may be skipped
 	$(EXTRAS)/bin/python -m pytest -m "$(MARKS)" --no-skips
 
 lint: $(INSTALLED)  ## style and types
@@ -41,7 +41,7 @@ bench: $(INSTALLED)  ## a round, strategies, shadow models, secure aggregation, 
 install: $(INSTALLED)
 
 $(INSTALLED): EXTRA = dev
-$(EXTRAS)/.installed: EXTRA = dev,flower,nvflare,ray,dask
+$(EXTRAS)/.installed: EXTRA = dev,flower,nvflare,ray,dask,hub
 $(EXTRAS)/.installed: PEERS = torchattacks==3.5.1  # it declares a torchvision that it does not need
 %/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $*

@@ -4,8 +4,9 @@
     glasshouse audit rounds --model record_plain_pytorch:Network --members members.npz \
         --nonmembers nonmembers.npz --auxiliary auxiliary.npz
 
-The script knows nothing of Glasshouse. Whatever trains your federation, copy `begin` and `write_round` into
-its server: they need torch, safetensors and json. docs/records.md has all that such a folder may hold.
+The script knows nothing of Glasshouse. Whatever trains your federation, copy `begin`, `write_round` and
+`finish` into its server: they need torch, safetensors and json. docs/records.md has all that such a folder
+may hold.
 """
 
 import json
@@ -42,9 +43,15 @@ def write_round(record, number, sent, updates):
         file = f"update-{place:04d}.safetensors"
         save_file(after, partial / file)
         clients.append({"name": name, "samples": samples, "file": file})
-    told = {"round": number, "kind": "after", "sent": "sent.safetensors", "clients": clients}
-    (partial / "round.json").write_text(json.dumps(told))
+    before = max((int(whole.name) for whole in (record / "rounds").glob("[0-9]*")), default=None)
+    told = {"round": number, "follows": before, "kind": "after", "sent": "sent.safetensors"}
+    (partial / "round.json").write_text(json.dumps(told | {"clients": clients}))
     partial.rename(record / "rounds" / f"{number:04d}")
+
+
+def finish(record, final, last):
+    """Write the model after the `last` round."""
+    save_file(final, record / "final.safetensors", {"follows": str(last)})
 
 
 class Network(nn.Sequential):
@@ -89,7 +96,7 @@ def federation():
         write_round(RECORD, number, sent, updates)
         mean = {name: sum(after[name] for _, _, after in updates) / len(updates) for name in sent}
         network.load_state_dict(mean)
-    save_file(network.state_dict(), RECORD / "final.safetensors")
+    finish(RECORD, network.state_dict(), ROUNDS)
 
     ends = len(HOSPITALS) * IMAGES
     clients = np.repeat(HOSPITALS, IMAGES)

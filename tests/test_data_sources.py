@@ -324,6 +324,20 @@ def test_a_hub_set_gives_its_first_image_and_label_features(hub):
     assert load("hf:ann/pets:small").test is None
 
 
+@pytest.mark.extras
+def test_the_hub_library_itself_gives_what_lies_in_the_files_of_a_set(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets", reason="pip install 'glasshouse[hub]'")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    for part, name, shade in (("train", "cat", 0), ("train", "dog", 255), ("test", "dog", 51)):
+        save(tmp_path / "ann" / "pets" / part / name / "0.png", shade=shade)
+    data = load("hf:ann/pets")
+    assert data.train.names == ("cat", "dog")
+    assert data.train.y.tolist() == [0, 1]
+    assert data.train.x[:, 0, 0, 0].tolist() == [0, 1]
+    assert data.test.x.unique().tolist() == pytest.approx([0.2])
+
+
 def test_a_hub_set_that_cannot_be_used_is_refused(hub):
     assert "cannot be loaded (ann/none does not exist)" in refusal("hf:ann/none")
     hub.sets["a", None] = {"dev": FakeSplit([row(0, 0)], hub.features)}

@@ -1,6 +1,7 @@
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import glasshouse
-from glasshouse import Setting, audit, audit_record
+from glasshouse import BadInput, Setting, audit, audit_record
 from glasshouse.access import QueryAccess
 from glasshouse.attacks.attack import Knowledge
 from glasshouse.attacks.membership.threshold import LossThreshold
@@ -20,6 +21,7 @@ from glasshouse.auditing.setting import TrainingTable, read_setting
 from glasshouse.data.images import Images
 from glasshouse.learning.layout import Layout
 from glasshouse.models.loading import load_model
+from glasshouse.recording.reader import read_recording
 from glasshouse.report import write_report
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -248,6 +250,20 @@ def test_a_federation_in_plain_pytorch_is_recorded_and_audited(monkeypatch, tmp_
         assert values[adversary, "gradient-alignment", "auc"] > 0.5
     assert values["curious server", "source-inference", "source-accuracy"] > 0.25
     sys.modules.pop("record_plain_pytorch")
+
+
+@pytest.mark.parametrize("lost", [1, 2, 11])
+def test_a_round_that_the_plain_recorder_wrote_and_that_is_lost_is_found_out(tmp_path, lost):
+    ran = runpy.run_path(str(EXAMPLES / "record_plain_pytorch.py"))
+    weights = {"weight": torch.zeros(2, 3)}
+    ran["begin"](tmp_path / "r")
+    for number in range(1, 12):
+        ran["write_round"](tmp_path / "r", number, weights, [("Aare", 60, weights), ("Birs", 60, weights)])
+    ran["finish"](tmp_path / "r", weights, 11)
+    assert len(read_recording(tmp_path / "r").rounds) == 11
+    shutil.rmtree(tmp_path / "r" / "rounds" / f"{lost:04d}")
+    with pytest.raises(BadInput, match=f"follows round {lost}, which is missing"):
+        read_recording(tmp_path / "r")
 
 
 def test_the_plain_recorder_needs_no_glasshouse():

@@ -117,6 +117,13 @@ def pickled(folder):
     path.write_bytes(pickle.dumps(Exploit()))
 
 
+def renumbered(folder):
+    """The last round becomes one of another number."""
+    told(3, round=2_000_000)(folder)
+    (folder / "rounds" / "0003").rename(folder / "rounds" / "2000000")
+    (folder / "final.safetensors").unlink()
+
+
 def removed(place):
     def damage(folder):
         path = folder / place
@@ -176,6 +183,12 @@ HOSTILE = {
     "negative samples": (client(samples=-30), "samples = -30"),
     "samples of text": (client(samples="30"), "samples = '30'"),
     "samples without end": (client(samples=10**30), "samples"),
+    "more samples than there are": (client(samples=2**48), "a whole number from 1 to 1,000,000,000"),
+    "more steps than can be looked at": (client(samples=10**9), "make 125,000,000 steps of training"),
+    "epochs without end": (federation(recipe={"epochs": 2_000_000}), "they may make at most 1,000,000"),
+    "rounds without end": (federation(recipe={"rounds": 2_000_000}), "training.rounds = 2000000"),
+    "a batch beyond all": (federation(recipe={"batch_size": 2**30}), "training.batch_size = 1073741824"),
+    "a round beyond all": (renumbered, "training.rounds = 2000000"),
     "clients of text": (told(clients="all"), "is no list"),
     "a round of another number": (told(round=7), "round = 7"),
     "a sum of other clients": (

@@ -1,12 +1,14 @@
 """Auditing the rounds of a federation that somebody else ran."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from conftest import CLASSES, SHAPE, make_model, make_split
 from recorded_rounds import RECIPE, saved_parts, train_plainly
+from safetensors.numpy import load_file, save_file
 from test_cli import run
 
 from glasshouse import BadInput, audit_record
@@ -24,7 +26,8 @@ from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import derive
 from glasshouse.models import build
 from glasshouse.progress import Progress
-from glasshouse.runfolder import RunFolder
+from glasshouse.runfolder import RunFolder, read_origin
+from glasshouse.store import read_notes
 from glasshouse.verdicts.pooling import pooled
 
 UNSHADOWED = [
@@ -221,6 +224,53 @@ def test_what_the_record_does_not_tell_is_assumed_and_named(split, tmp_path):
     (one, *_) = [one for one in done.findings if one.metric == "label-count"]
     assert "does not tell epochs, batch_size, optimiser; assumed: epochs = 1, batch_size = 32" in one.note
     assert "'mine', unknown here" in one.note
+
+
+def audited(record, tmp_path, attacks=("gap", "label-counts"), **options):
+    """The findings of a quick audit into one folder."""
+    quick = {"model": make_model(), "out": tmp_path / "o", "workers": 1, "quiet": True}
+    return audit_record(record, setting(attacks), **quick, **options).findings
+
+
+@pytest.mark.parametrize("file", ["final.safetensors", "rounds/0001/update-0002.safetensors"])
+def test_numbers_of_other_tensors_are_not_taken_for_those_of_this_record(record, parts, tmp_path, file):
+    folder = shutil.copytree(record, tmp_path / "r")
+    first = audited(folder, tmp_path, **parts)
+    assert audited(folder, tmp_path, **parts) == first
+    tensors, notes = load_file(folder / file), read_notes(folder / file)
+    tensors["0.bias"] = tensors["0.bias"] + 1
+    save_file(tensors, folder / file, notes)
+    with pytest.raises(BadInput, match="holds a run of other the record"):
+        audited(folder, tmp_path, **parts)
+
+
+def test_what_else_lies_beside_a_record_is_not_looked_at(record, parts, tmp_path):
+    folder = shutil.copytree(record, tmp_path / "r")
+    first = audited(folder, tmp_path, **parts)
+    (tmp_path / "elsewhere.json").write_text("{}")
+    (folder / "x.json").symlink_to(tmp_path / "elsewhere.json")
+    assert audited(folder, tmp_path, **parts) == first
+
+
+def test_the_candidates_have_a_fingerprint_as_the_data_of_other_audits_have(record, split, parts, tmp_path):
+    def fingerprint(name, **given):
+        audited(record, tmp_path / name, ["gap"], **given)
+        return read_origin((tmp_path / name / "o" / "config.toml").read_text())[1].get("data")
+
+    both = fingerprint("files", members=parts["members"], nonmembers=parts["nonmembers"])
+    assert fingerprint("more", **parts) == both
+    members, others = split.pool[split.members], split.images("auxiliary")
+    assert fingerprint("others", members=members, nonmembers=others) not in (both, None)
+    assert fingerprint("nobody") is None
+
+
+def test_a_plan_does_not_say_that_nothing_is_trained_where_shadow_models_are(record, parts):
+    said = []
+    for attack in ("gap", "lira"):
+        plan = plan_of_record(record, setting([attack]), model=make_model(), **parts)
+        words = " ".join(str(plan).split())
+        said.append(("nothing is trained" in words, "shadow models of a record take is not known" in words))
+    assert said == [(True, False), (False, True)]
 
 
 def test_a_plan_says_what_would_be_tried_and_writes_nothing(record, parts, tmp_path, monkeypatch):

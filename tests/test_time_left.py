@@ -182,6 +182,24 @@ def test_such_a_line_has_the_share_the_time_and_what_runs(capsys):
         clock.now += 3 * 60
 
 
+def test_where_nothing_was_planned_such_a_line_says_how_far_the_innermost_task_is(capsys):
+    clock = Clock()
+    progress = Progress(clock=clock)
+    with progress.task("seeds", 2), progress.task("shadow models", 8) as task:
+        task.advance()
+        clock.now += QUIET_FOR - 1
+        progress.tick()
+        assert spoken(capsys) == []
+        clock.now += 1
+        progress.tick()
+        progress.tick()
+        assert spoken(capsys) == ["shadow models, 1 of 8"]
+    capsys.readouterr()
+    clock.now += QUIET_FOR
+    progress.tick()
+    assert spoken(capsys) == []
+
+
 def test_what_another_process_does_is_looked_at(capsys):
     clock, done = Clock(), 0.0
     progress = Progress(clock=clock)

@@ -126,9 +126,10 @@ def place_of(path: Path) -> bytes:
 
 
 def checksum_of_file(path: Path) -> str:
-    """A digest of a file's content."""
+    """A digest of a file's content, of which never more than a piece is in memory."""
     try:
-        return hashed(path.read_bytes()).hexdigest()
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, hashed).hexdigest()
     except OSError as error:
         raise Fault(f"{path} cannot be read ({error.strerror}); check its rights") from error
 

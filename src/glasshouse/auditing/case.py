@@ -1,6 +1,6 @@
 """The thing under attack, as a value."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from torch import nn
@@ -28,11 +28,11 @@ class Case:
     """Everything that can be attacked, whoever made it; what a case does not hold, nobody can attack.
 
     The final `model` is in eval mode. The servers' view are the `rounds` that were seen, in which a client
-    has as many samples as `sizes` says. Live `clients` are for servers that choose what they send. `truth` is
-    the auditor's alone. What an attack may be granted beyond its access stands in `auxiliary`, `shadows`,
-    `surrogate`, an autoencoder of the auxiliary images, and `defence`: the clients' defences, made from their
-    settings for this purpose alone; null where nobody knows them. `promises` is the differential privacy that
-    they give, `directions` those of canary clients.
+    has as many samples as `sizes` says, unless the round itself says it. Live `clients` are for servers that
+    choose what they send. `truth` is the auditor's alone. What an attack may be granted beyond its access
+    stands in `auxiliary`, `shadows`, `surrogate`, an autoencoder of the auxiliary images, and `defence`: the
+    clients' defences, made from their settings for this purpose alone; null where nobody knows them.
+    `promises` is the differential privacy that they give, `directions` those of canary clients.
     """
 
     subject: Subject
@@ -48,6 +48,10 @@ class Case:
     defence: Stack | None = None
     promises: tuple[Promise, ...] = ()
     directions: Directions | None = None
+
+    def sizes_in(self, observed: Observed) -> Mapping[int, int] | tuple[int, ...]:
+        """How many samples each client has in a round, by its number."""
+        return observed.sizes or self.sizes
 
 
 def protocol_of(federation: Federation, architecture: nn.Module) -> Protocol:

@@ -126,7 +126,7 @@ def _sums(case: Case, _: bool) -> Grant:
             observed.sent,
             observed.delivery.mean,
             observed.delivery.clients,
-            tuple(case.sizes[client] for client in observed.delivery.clients),
+            tuple(case.sizes_in(observed)[client] for client in observed.delivery.clients),
             case.defence.divisor if case.defence is not None else None,
         )
         for observed in rounds
@@ -147,7 +147,7 @@ def _reports(case: Case, _: bool) -> Grant:
             observed.number,
             observed.sent,
             observed.delivery.reports,
-            {client: case.sizes[client] for client in observed.delivery.reports},
+            {client: case.sizes_in(observed)[client] for client in observed.delivery.reports},
         )
         for observed in _rounds(case)
         if observed.delivery.reports

@@ -47,7 +47,9 @@ def check_protocol(case: Case, attack: Attack, adversary: type[Access]) -> None:
     if issubclass(adversary, AggregateAccess):
         cohorts = [len(observed.delivery.clients) for observed in case.rounds]
         together = min((clients for clients in cohorts if clients > 1), default=1)
-    reason = attack.cannot(case.protocol, fewest_images(case.sizes, together))
+    of_rounds = [tuple(one.sizes.values()) for one in case.rounds if len(one.sizes) >= together]
+    fewest = min(fewest_images(sizes, together) for sizes in of_rounds or [case.sizes])
+    reason = attack.cannot(case.protocol, fewest)
     if reason is not None:
         raise CannotRun(reason)
 

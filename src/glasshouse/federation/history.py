@@ -39,12 +39,16 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """One round as the server saw it: the model sent, shape (P,), the delivery, and the payload sent."""
+    """One round as the server saw it: the model sent, shape (P,), the delivery, and the payload sent.
+
+    Where clients have other numbers of samples in every round, `sizes` says how many each had in this one.
+    """
 
     number: int
     sent: Tensor
     delivery: Delivery
     payload: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
+    sizes: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,7 +129,10 @@ class Progress:
                 print(line, file=sys.stderr, flush=True)
 
     def tick(self) -> None:
-        """Look at what runs; without a terminal, say how far it is if nothing was said for a while."""
+        """Look at what runs; without a terminal, say how far it is if nothing was said for a while.
+
+        Where nothing was planned, that is how far the innermost task is.
+        """
         with self._lock:
             for task in self._tasks:
                 if task.look is not None:
@@ -137,10 +140,10 @@ class Progress:
             outlook = self._outlook()
             if self._bars is not None:
                 self._bars.overall(None if self._left is None else self._left.share, self._spoken_left())
-            elif outlook and self._clock() - self._spoke >= QUIET_FOR:
-                inner = self._tasks[-1] if self._tasks else None
-                what = f": {inner.label}, {int(inner.done)} of {inner.total}" if inner else ""
-                self.say(f"{outlook}{what}")
+            elif self._clock() - self._spoke >= QUIET_FOR:
+                inner = [f"{task.label}, {int(task.done)} of {task.total}" for task in self._tasks[-1:]]
+                if line := ": ".join(filter(None, (outlook, *inner))):
+                    self.say(line)
 
     def _reach(self, task: Task, steps: float) -> None:
         with self._lock:

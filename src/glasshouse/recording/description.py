@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -22,6 +23,12 @@ LONGEST = 1_000_000
 
 LONGEST_TEXT = 1000
 """Characters of a name, or of what else is said in words."""
+
+MOST_SAMPLES = 1_000_000_000
+"""Samples of one client."""
+
+MOST_STEPS = 1_000_000
+"""Steps of one client's training in a round, each of which attacks on updates look at."""
 
 Kind = Literal["after", "delta"]
 Channel = Literal["plain", "sum"]
@@ -90,6 +97,24 @@ class Description:
             "framework": None if name is None else {"name": name, "version": version},
             "versions": dict(self.versions),
         }
+
+    def check_steps(self, number: int, client: str, samples: int) -> None:
+        """Refuse a client who trains in round `number` for more steps than attacks could look at.
+
+        What the recipe leaves out is as attacks assume it.
+        """
+        recipe = self._training
+        steps = recipe.total_steps(samples)
+        if steps > MOST_STEPS:
+            raise BadInput(
+                f"round {number}, client {quoted(client)}: samples = {samples}, epochs = {recipe.epochs} and "
+                f"batch_size = {recipe.batch_size} make {steps:,} steps of training; they may make at most "
+                f"{MOST_STEPS:,}: correct round.json, or the recipe in {FILE}"
+            )
+
+    @cached_property
+    def _training(self) -> Recipe:
+        return Recipe(**self.recipe)
 
     def differs(self, other: "Description") -> str | None:
         """The first thing in which the two are not of the same federation, in words; null where they are.
@@ -208,10 +233,10 @@ def check_text(key: str, value: Any, *, null: bool = False) -> None:
         raise _refusal(key, value, rule)
 
 
-def check_samples(key: str, value: Any) -> None:
+def check_samples(key: str, value: Any, most: int = MOST_SAMPLES) -> None:
     """Refuse what is no number of samples."""
-    if not _whole(value, 1, 2**48):
-        raise _refusal(key, value, "a whole number of at least 1")
+    if not _whole(value, 1, most):
+        raise _refusal(key, value, f"a whole number from 1 to {most:,}")
 
 
 def plain_name(name: Any) -> bool:

@@ -96,6 +96,9 @@ def read_recording(folder: Path) -> Recording:
     if final is not None:
         _check_inside(final)
     recording = Recording(folder, description, tuple(one for one in rounds if one.clients), final)
+    for one in recording.rounds:
+        for client in one.clients:
+            description.check_steps(one.number, client.name, client.samples)
     _check_whole(folder, rounds, final)
     _check_forms(recording)
     return recording
@@ -188,7 +191,7 @@ def _sum(folder: Path, told: Any, clients: tuple[RecordedClient, ...]) -> Path |
     if not isinstance(told, Mapping):
         raise BadInput(f"sum = {quoted(told)} is no table of file and samples; {REMEDY}")
     check_keys("sum", told, {"file", "samples"})
-    check_samples("sum.samples", told.get("samples"))
+    check_samples("sum.samples", told.get("samples"), most=2**62)
     samples = sum(client.samples for client in clients)
     if told["samples"] != samples:
         raise BadInput(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from glasshouse.access import Access
@@ -15,6 +16,7 @@ from glasshouse.auditing.attacking import Assignment, assignments, attack_target
 from glasshouse.auditing.battery import DISCLOSED, outcome_by_image, utility, within_budget
 from glasshouse.auditing.curvature import sharpness
 from glasshouse.auditing.examine import Examination
+from glasshouse.auditing.experiment import Experiment, fingerprint
 from glasshouse.auditing.planning.chores import Planned
 from glasshouse.auditing.planning.plan import AuditPlan, Trained
 from glasshouse.auditing.planning.words import short
@@ -31,12 +33,15 @@ from glasshouse.learning.evaluate import hits
 from glasshouse.models.loading import users_own
 from glasshouse.progress import Progress
 from glasshouse.provenance import Origin, own_code, versions
+from glasshouse.recording.description import FILE
+from glasshouse.recording.reader import Recording
 from glasshouse.registry import newly_imported, parse_spec
 from glasshouse.results import Results, write_results
 from glasshouse.runfolder import RunFolder, open_run
 from glasshouse.store import checksum_of_file, slug
 
 UNTIMED = "a record is attacked as it is, and nothing is trained that could be timed before"
+UNTIMED_SHADOWS = "how long the shadow models of a record take is not known before they are trained"
 
 SERVERS = ("curious server", "blind server")
 """Who goes by what the record tells of the training."""
@@ -98,12 +103,13 @@ def plan_of(recorded: Recorded) -> AuditPlan:
     attacks = tuple(
         Planned(_variant(recorded), one, why_not(recorded, one.spec, one.access)) for one in _tried(setting)
     )
+    shadows = tuple(_shadows(recorded, attacks))
     return AuditPlan(
         title=f"{setting.model.name} on the record {setting.data.name}, seed {setting.seed}",
         data=tuple(recorded.news),
-        trained=tuple(_shadows(recorded, attacks)),
+        trained=shadows,
         attacks=attacks,
-        untimed=UNTIMED,
+        untimed=UNTIMED_SHADOWS if shadows else UNTIMED,
     )
 
 
@@ -191,25 +197,37 @@ def _origin(recorded: Recorded, given: Mapping[str, Any], model: nn.Module | str
     """What the numbers come from: the files of the record, and the images that were given."""
     named = [model] if isinstance(model, str) and users_own(model) else []
     images = {name: _digest_of_images(source) for name, source in given.items()}
+    candidates = {} if recorded.experiment is None else {"data": _digest_of_candidates(recorded.experiment)}
     return Origin(
         code=versions() | own_code(named),
         parts=own_code(recorded.setting.audit.attacks),
-        given={"the record": _digest(recorded)} | images,
+        given={"the record": _digest(recorded.recording)} | candidates | images,
     )
 
 
-def _digest(recorded: Recorded) -> str:
+def _digest(recording: Recording) -> str:
+    """A digest of all files that the record consists of, and of nothing else that lies in its folder."""
     digest = hashlib.blake2b(digest_size=8)
-    folder = recorded.recording.folder
-    for file in sorted(folder.rglob("*")):
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts):
-            told = f"{file.relative_to(folder)} {file.stat().st_size}"
-            digest.update(told.encode(errors="surrogateescape"))
-            if file.suffix == ".json":
-                digest.update(file.read_bytes())
-    for one in recorded.recording.rounds:
-        digest.update(checksum_of_file(one.sent).encode())
+    for file in _files(recording):
+        digest.update(f"{file.relative_to(recording.folder)} {checksum_of_file(file)}\n".encode())
     return digest.hexdigest()
+
+
+def _files(recording: Recording) -> Iterator[Path]:
+    yield recording.folder / FILE
+    for one in recording.rounds:
+        yield one.sent.parent / "round.json"
+        yield from one.files
+    if recording.final is not None:
+        yield recording.final
+
+
+def _digest_of_candidates(experiment: Experiment) -> str:
+    """A digest of the members and non-members, and of their places, by which exhibits name them."""
+    split = experiment.split
+    places = np.concatenate([split.members, split.nonmembers])
+    images = split.pool[places]
+    return fingerprint(images.x, images.y, torch.from_numpy(places))
 
 
 def _digest_of_images(source: Any) -> str:

@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from glasshouse.auditing.recorded.holders import Holders
-from glasshouse.auditing.setting import DataTable, Setting
+from glasshouse.auditing.setting import Setting, explain, make_setting
 from glasshouse.auditing.training_table import TrainingTable
+from glasshouse.errors import BadInput
 from glasshouse.federation.strategies import STRATEGIES
 from glasshouse.learning.recipe import Recipe
-from glasshouse.recording.description import Description
+from glasshouse.recording.description import REMEDY, Description
 from glasshouse.recording.reader import RecordedRound, Recording
 
 TOLD_FIRST = ("epochs", "batch_size", "optimiser", "lr")
@@ -22,25 +25,27 @@ def as_told(recording: Recording, setting: Setting, named: str, holders: Holders
     over = "rounds" if told.recipe.get("rounds") else "epochs"
     last = max((one.number for one in rounds), default=1)
     cohort = max((len(one.clients) for one in rounds), default=1)
-    training = TrainingTable.model_validate(
-        table
-        | {
-            "strategy": told.strategy if told.strategy in STRATEGIES.places else "fedavg",
-            "rounds": max(last, told.recipe.get("rounds") or 1),
-            "fraction": cohort / max(1, len(recording.clients)),
-            "schedule_over": over,
-            "local_test": 0,
-        }
-    )
+    training = table | {
+        "strategy": told.strategy if told.strategy in STRATEGIES.places else "fedavg",
+        "rounds": max(last, told.recipe.get("rounds") or 1),
+        "fraction": cohort / max(1, len(recording.clients)),
+        "schedule_over": over,
+        "local_test": 0,
+    }
+    data = {"name": recording.folder.resolve().name, "clients": len(recording.clients) or None}
+    try:
+        tables = make_setting({"data": data, "training": training})
+    except ValidationError as error:
+        raise BadInput(f"{recording.folder}: {explain(error)}; {REMEDY}") from None
     placed = holders is not None and holders.clients is not None
     audit: dict[str, Any] = {"central": False, "defences": (), "ladder": False}
     if not placed:
         audit["shadow_training"] = "central"
     return setting.model_copy(
         update={
-            "data": DataTable(name=recording.folder.resolve().name, clients=len(recording.clients) or None),
+            "data": tables.data,
             "model": setting.model.model_copy(update={"name": named}),
-            "training": training,
+            "training": tables.training,
             "audit": setting.audit.model_copy(update=audit),
         }
     )

@@ -102,7 +102,8 @@ def observed(one: RecordedRound, expected: Expected, numbers: dict[str, int]) ->
         delivery = Delivery(
             mean if less is None else mean - less, one.samples, clients, updates if updates else None
         )
-    return Observed(one.number - 1, sent, delivery)
+    sizes = {numbers[client.name]: client.samples for client in one.clients}
+    return Observed(one.number - 1, sent, delivery, sizes=sizes)
 
 
 def _named(one: RecordedRound, who: str, expected: Expected, path: Path, remedy: str = "") -> Tensor:

@@ -169,9 +169,7 @@ def test_a_gradient_is_harder_to_match_if_the_search_ends_less_alike(whole, expe
     assert verdict([*trained(), *table_1(), *likeness(0.0, 0.0, whole)], 11).verdict == expected
 
 
-@pytest.mark.parametrize(
-    ("noisy", "expected"), [(4.0, "holds"), (-6.0, "refuted"), (-1.0, "holds in part")]
-)
+@pytest.mark.parametrize(("noisy", "expected"), [(4.0, "holds"), (-6.0, "refuted"), (-1.0, "holds in part")])
 def test_other_defences_are_outdone_if_more_is_gained_under_each(noisy, expected):
     """Under the hybrid -2 dB are gained."""
     head = "table-6/cifar100/convnet-16"

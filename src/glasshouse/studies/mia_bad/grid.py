@@ -99,7 +99,7 @@ class MIABadStudy(Study):
         ]
 
     def seeds(self, scale: str) -> int:
-        """Four at `laptop`: a threshold from shadow models moves with the seed, and two say little of that."""
+        """Four at `laptop`: thresholds from shadow models move with the seed, and two say little of that."""
         return 4 if scale == "laptop" else super().seeds(scale)
 
     def conclude(self, findings: Sequence[Finding]) -> list[Verdict]:

@@ -139,7 +139,7 @@ def test_a_fault_of_the_machine_is_no_finding(case, error):
 def test_the_terminal_names_an_own_attack_that_could_not_run(case, capsys):
     ANSWER["now"] = raising(KeyError("oops"))
     findings = examine(case, f"{__name__}:Own", QueryAccess).findings()
-    tell_decision(SimpleNamespace(findings=findings), {})
+    tell_decision(SimpleNamespace(findings=findings, same_records=False), {})
     *_, line = capsys.readouterr().err.splitlines()
     assert line.startswith(
         f"{__name__}:Own could not run: the attack raised KeyError: 'oops' (test_own_attacks.py"

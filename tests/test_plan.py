@@ -306,7 +306,7 @@ def test_with_adam_a_plan_says_what_cannot_run_and_the_first_lines_of_an_audit_t
         plan = planner.plan
     assert {planned.assignment.spec.partition("(")[0] for planned in plan.impossible} == {"saturated-head"}
     text = " ".join(str(plan).split())
-    assert "What cannot run saturated-head (crafting server): " in text
+    assert "What cannot run saturated-head and saturated-head (adaptive) (crafting server): " in text
     assert any(line.startswith("cannot run: saturated-head") for line in short(plan))
 
 

@@ -129,12 +129,12 @@ def test_an_attack_that_reads_more_than_before_finds_it_in_the_record(lab, tmp_p
     setting = SMALL | {"audit": SMALL["audit"] | {"attacks": ["gap", *others, "lab:Reader"]}}
     lab(+1)
     run(setting, tmp_path / "run")
-    trained = (tmp_path / "run" / "work" / "none" / "latest.safetensors").stat().st_ino
+    trained = (tmp_path / "run" / "work" / "none" / "latest.safetensors").stat().st_mtime_ns
     lab(-1)
     edited = run(setting, tmp_path / "run")
     assert edited == run(setting, tmp_path / "fresh")
     assert [value for _, attack, metric, value, _ in edited if (attack, metric) == ("lab:Reader", "auc")]
-    again = (tmp_path / "run" / "work" / "none" / "latest.safetensors").stat().st_ino != trained
+    again = (tmp_path / "run" / "work" / "none" / "latest.safetensors").stat().st_mtime_ns != trained
     assert again == (not others)
 
 

@@ -151,7 +151,7 @@ def robust(tmp_path_factory):
 
 def test_an_own_evasion_attack_meets_every_limit_of_the_study(robust):
     found = {row.attack: row.value for row in robust.findings if row.metric == "robust-accuracy"}
-    for eps in ("0.1", "0.3"):
+    for eps in ("0.05", "0.3"):
         assert found[f"{HERE}:Mine(eps={eps})"] == found[f"fgsm(eps={eps})"]
 
 

@@ -1,7 +1,6 @@
 """What a Flower app's server sees is recorded, screened, and audited like a federation of our own."""
 
 import logging
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -320,11 +319,9 @@ def test_the_same_federation_run_by_flower_gives_the_same_audit(split, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_simulation_runtime_leaves_the_same_record_as_a_grid_in_this_process(
-    split, tmp_path, monkeypatch
-):
-    pytest.importorskip("ray", reason="Flower simulates on Ray")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))  # its workers import the app from here
+def test_the_simulation_runtime_leaves_the_same_record_as_a_grid_in_this_process(split, tmp_path):
+    ray = pytest.importorskip("ray", reason="Flower simulates on Ray")
+    ray.shutdown()  # one that another test left would not know where the app lies
     from flwr.serverapp import ServerApp
     from flwr.simulation import run_simulation
 

@@ -157,6 +157,13 @@ def test_fishing_and_robbing_the_fed_have_eight_victims_or_more(scale):
     assert min(rival.rounds for rival in rivals) >= 8
 
 
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_the_rows_of_the_cnn_have_sixteen_rounds_at_every_batch_size(scale):
+    rows = [row for row in SCALES[scale].rows if row.scenario.network == "cnn"]
+    assert rows
+    assert min(row.seen(batch) // batch for row in rows for batch in row.batches) >= 16
+
+
 def test_the_laptop_trains_every_autoencoder_of_the_cnn_for_twelve_thousand_steps():
     steps = {one.schooling.steps for one in SCALES["laptop"].scenarios if one.network == "cnn"}
     assert steps == {12_000}

@@ -107,8 +107,9 @@ def _accuracy(federations: Federations) -> Iterator[Claim]:
 
 def _with_room(federations: Federations, where: Scenario, part: Part) -> Part:
     """The part, barred where even IID data are not significantly better for FedAvg: nothing could be."""
-    rooms = [one.value for one in federations.gains("upper-bound", (where, "fedavg"), GLOBAL)]
-    room = fmean(value for value in rooms if value is not None) if any(rooms) else SIGNIFICANT[0]
+    differences = federations.gains("upper-bound", (where, "fedavg"), GLOBAL)
+    rooms = [one.value for one in differences if one.value is not None]
+    room = fmean(rooms) if rooms else inf
     if part.barred or room >= SIGNIFICANT[0]:
         return part
     reason = f"no room: FedAvg is only {room:.3f} better on IID data, where {SIGNIFICANT[0]} is asked"

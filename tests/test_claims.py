@@ -65,6 +65,19 @@ def test_a_verdict_names_its_cells_and_why_it_differs():
     assert "[-0.510, -0.490], n = 1,000" in verdict.reason
 
 
+def test_a_reason_has_the_interval_of_each_part_or_the_range_of_many():
+    few = _verdict(_part(0.2), _part(-0.3)).reason
+    assert few == (
+        "a gain, here: +0.200 [+0.190, +0.210], n = 1,000 (holds); "
+        "here: -0.300 [-0.310, -0.290], n = 1,000 (refuted)"
+    )
+    many = [Part(str(k), "a gain", [_around(k / 10)], [], unit="dB") for k in range(1, 7)]
+    lone = Part("there", "a gain", [_around(-0.1)], [], unit="dB")
+    assert _verdict(*many, lone).reason == (
+        "a gain: holds in 6 of 7 (+0.100 to +0.600 dB); refuted in 1 of 7 (-0.100 dB) on there"
+    )
+
+
 def test_more_claims_take_wider_intervals():
     alone = settle([Claim("1.", [_part(0.011)])])
     many = settle([Claim(f"{k}.", [_part(0.011)]) for k in range(1, 21)])

@@ -25,7 +25,9 @@ _REASON_OF = {HOLDS_IN_PART: MIXED, REFUTED_IN_PART: REFUTED}
 """The verdict whose reason for what differs from the paper serves where none is given for this one."""
 MISSING = "the cells that it needs are not done"
 SHOWN = 6
-"""Parts that are listed one by one beside a verdict; the table of all parts has the rest."""
+"""Parts that are listed one by one beside a verdict; of more they are counted."""
+NAMED = 2
+"""Counted parts that are named; the table of all parts has the others."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Said:
     verdict: str
     measured: str
     cells: tuple[str, ...] = ()
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def _settled(claim: Claim, level: float) -> Verdict:
     return Verdict(
         claim.text,
         verdict,
-        _reason(said),
+        _reason(claim.parts, said),
         claim.section,
         claim.printed,
         claim.why.get(verdict) or claim.why.get(_REASON_OF.get(verdict, verdict), ""),
@@ -157,7 +160,7 @@ def _said(part: Part, level: float) -> Said:
     ends = f"[{low:{part.form}}, {high:{part.form}}]{part.unit and ' ' + part.unit}"
     seeds = f", {len(part.seeds)} seeds" if len(part.seeds) > 1 and over.n != len(part.seeds) else ""
     measured = f"{over.value:{part.form}} {ends}, n = {over.n:,}{seeds}"
-    return Said(part.where, part.what, decided, measured, tuple(part.cells))
+    return Said(part.where, part.what, decided, measured, tuple(part.cells), over.value)
 
 
 def _decided(part: Part, low: float, high: float) -> str:
@@ -183,28 +186,39 @@ def _together(judged: Sequence[str]) -> str:
     return HOLDS_IN_PART if HOLDS in found else REFUTED_IN_PART
 
 
-def _reason(said: Sequence[Said]) -> str:
-    """The parts one by one, or how many say what; open ones last."""
-    judged = [part for part in said if part.verdict != OPEN]
-    still_open = Counter(part.measured for part in said if part.verdict == OPEN)
-    sentences = list(_listed(judged)) if len(judged) <= SHOWN else list(_counted(judged))
+def _reason(parts: Sequence[Part], said: Sequence[Said]) -> str:
+    """Of each quantity the parts one by one, or how many say what; then those that are open."""
+    judged = [pair for pair in zip(parts, said) if pair[1].verdict != OPEN]
+    still_open = Counter(one.measured for one in said if one.verdict == OPEN)
+    few, differ = len(judged) <= SHOWN, len({one.verdict for _, one in judged}) > 1
+    sentences = []
+    for what in dict.fromkeys(part.what for part, _ in judged):
+        group = [pair for pair in judged if pair[0].what == what]
+        told = _listed(group, differ) if few else _counted(group)
+        sentences.append(f"{what}{', ' if few else ': '}{'; '.join(told)}")
     for reason, count in still_open.items():
         sentences.append(f"open in {count} of {len(said)}: {reason}" if judged else reason)
     return "; ".join(sentences) or MISSING
 
 
-def _listed(judged: Sequence[Said]) -> Iterator[str]:
-    """Each part; what is common to all is said once."""
-    common = len({part.what for part in judged}) == 1
-    differ = len({part.verdict for part in judged}) > 1
-    for place, part in enumerate(judged):
-        what = "" if common and place else f"{part.what}, "
-        yield f"{what}{part.where}: {part.measured}{f' ({part.verdict})' if differ else ''}"
+def _listed(group: Sequence[tuple[Part, Said]], differ: bool) -> Iterator[str]:
+    """Each part with its interval, and what it says where not all parts of the claim say the same."""
+    for _, said in group:
+        yield f"{said.where}: {said.measured}{f' ({said.verdict})' if differ else ''}"
 
 
-def _counted(judged: Sequence[Said]) -> Iterator[str]:
-    for word in dict.fromkeys(part.verdict for part in judged):
-        some = [part for part in judged if part.verdict == word]
-        places = dict.fromkeys(f"{part.what}, {part.where}" for part in some)
-        named = f": {'; '.join(places)}" if len(some) <= SHOWN else ""
-        yield f"{word} in {len(some)} of {len(judged)}{named}"
+def _counted(group: Sequence[tuple[Part, Said]]) -> Iterator[str]:
+    """How many parts say what, from which value to which; and where, if few say so and others do not."""
+    for word in dict.fromkeys(said.verdict for _, said in group):
+        some = [pair for pair in group if pair[1].verdict == word]
+        named = len(some) < len(group) and len(some) <= NAMED
+        places = f" on {' and '.join(said.where for _, said in some)}" if named else ""
+        yield f"{word} in {len(some)} of {len(group)} ({_span(some)}){places}"
+
+
+def _span(some: Sequence[tuple[Part, Said]]) -> str:
+    """The least and the greatest value."""
+    part, _ = some[0]
+    values = [said.value for _, said in some if said.value is not None]
+    ends = dict.fromkeys(f"{value:{part.form}}" for value in (min(values), max(values)))
+    return " to ".join(ends) + (part.unit and f" {part.unit}")

@@ -6,6 +6,7 @@ from ats_findings import STRONG, TOLD, attacked, likeness, row, table_1, trained
 from glasshouse.studies.ats.cells import ACCURACY, OVERLAP
 from glasshouse.studies.ats.claimed import CLAIMS, KNOWING
 from glasshouse.studies.ats.grid import ATSStudy
+from glasshouse.studies.ats.victims import is_shortened
 
 
 def test_nothing_measured_leaves_every_claim_open():
@@ -37,6 +38,20 @@ def test_what_a_shortened_search_does_not_find_makes_nothing_infeasible():
         found = verdict([*trained(), *rows], 1)
         assert found.verdict == expected
         assert "by a shortened search" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("swift-inversion", False),
+        ("swift-inversion(steps=799)", True),
+        ("swift-inversion(steps=800)", False),
+        ("adam-cosine(steps=800)", True),
+        ("april-analytic", False),
+    ],
+)
+def test_a_search_is_shortened_if_it_takes_fewer_steps_than_its_default(spec, expected):
+    assert is_shortened(spec) is expected
 
 
 def test_every_policy_of_every_network_is_judged_by_itself():

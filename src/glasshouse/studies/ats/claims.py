@@ -23,7 +23,7 @@ from glasshouse.studies.ats.measured import STRONGER, ByImage, Exposure, less
 from glasshouse.studies.ats.printed import HYBRID, NONE, PAPERS, TABLE_2
 from glasshouse.studies.ats.score_claims import best_five, correlated
 from glasshouse.studies.ats.training_claims import augmented, costs, kept_by_hybrid
-from glasshouse.studies.ats.victims import knows_defence
+from glasshouse.studies.ats.victims import is_shortened, knows_defence
 from glasshouse.studies.measured import Measured
 from glasshouse.verdicts.claims import Part, Region, Verdict, settle
 
@@ -66,7 +66,7 @@ def infeasible(measured: Measured, group: str) -> Iterator[Part]:
         knows = "knows" if knows_defence(exposure.attack) else "does not know"
         gain = f"gain of an attacker who {knows} the policy"
         lowered = _surely_falls(less(compared.undefended.excess, exposure.excess))
-        shortened = "steps=" in exposure.attack
+        shortened = is_shortened(exposure.attack)
         shown = lowered and not shortened
         limit = ", by a shortened search" if shortened else ", not surely less than without it"
         yield DECIBELS(

@@ -58,8 +58,9 @@ class Group:
 class Scale:
     """All of a scale: the usual attacks that do not know the defence, `plain`, and those `knowing` it.
 
-    Figure 4 attacks `images` images under each of `policies` policies by `shorter`; S_pri is taken on
-    `scored` images. Figure 8 is of the `libraries`. A crop and flip alone leaves nothing to know.
+    Figure 4 attacks `images` images under each of `policies` policies by `shorter`, and `undefended` images
+    without one, by which is judged whether the search works; S_pri is taken on `scored` images. Figure 8 is
+    of the `libraries`. A crop and flip alone leaves nothing to know.
     """
 
     plain: tuple[str, ...]
@@ -70,7 +71,8 @@ class Scale:
     policies: int
     libraries: tuple[Learner, ...]
     scored: int
-    images: int = 4
+    images: int
+    undefended: int
 
 
 def stronger(*options: str) -> str:
@@ -118,8 +120,10 @@ def _laptop() -> Scale:
             Group(HALVED, convnet, {NONE: "none"}, 6, halved, 0.5),
         ),
         correlated=convnet,
-        shorter=stronger("steps=150", *SHORT),
-        policies=30,
+        shorter=plain,
+        policies=40,
+        images=6,
+        undefended=16,
         libraries=(replace(convnet, epochs=60), replace(imagenet, epochs=60)),
         scored=24,
     )
@@ -159,6 +163,7 @@ def _paper() -> Scale:
         shorter="adam-cosine(steps=2500)",
         policies=100,
         images=4,
+        undefended=16,
         libraries=(tenth, replace(imagenet, images=1000)),
         scored=100,
     )
@@ -187,6 +192,7 @@ def _smoke() -> Scale:
         correlated=learner,
         shorter="adam-cosine(steps=6)",
         images=2,
+        undefended=3,
         policies=4,
         libraries=(learner,),
         scored=4,
@@ -283,7 +289,7 @@ def _figure_4(grid: Scale) -> Iterator[Cell]:
             defence,
             trained_under="none",
             specs=(grid.shorter,),
-            images=grid.images,
+            images=grid.undefended if arm == NONE else grid.images,
         )
         yield Cell(str(task.address), partial(scoring.policy_cell, task, grid.scored), single=True)
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glasshouse.access import Protocol, UpdateAccess
+from glasshouse.attacks import ATTACKS
 from glasshouse.auditing.case import Case
 from glasshouse.auditing.examine import Examination, examine
 from glasshouse.data.images import Images
@@ -27,6 +28,7 @@ from glasshouse.learning.layout import Layout, read_vector
 from glasshouse.learning.recipe import Recipe
 from glasshouse.learning.seeds import torch_rng
 from glasshouse.measures.pictures import mean_guess, paired_psnr
+from glasshouse.registry import parse_spec
 from glasshouse.studies.ats.training import Trained, materials_of, thirds
 from glasshouse.verdicts.informed import uninformed
 
@@ -149,6 +151,13 @@ def knows_defence(spec: str) -> bool:
 def averages(spec: str) -> bool:
     """Whether an attack that knows the defence lowers the mean over what it may have drawn."""
     return "draws='average'" in spec
+
+
+def is_shortened(spec: str) -> bool:
+    """Whether a search takes fewer steps than its default."""
+    name, options = parse_spec(spec, "attack")
+    usual: int = getattr(ATTACKS.make(name), "steps", 0)
+    return int(options.get("steps", usual)) < usual
 
 
 def attack(

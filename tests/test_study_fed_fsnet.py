@@ -28,6 +28,7 @@ from glasshouse.studies.fed_fsnet.grid import (
     FedFSNetStudy,
 )
 from glasshouse.studies.fed_fsnet.measured import (
+    TARGETS,
     FederationAddress,
 )
 from glasshouse.studies.fed_fsnet.printed import OTHERS, RIVALS, TABLE_1, TABLE_2, WORDS, printed
@@ -147,6 +148,11 @@ def test_a_cell_measures_accuracy_bytes_and_time_and_shows_its_curve(place):
     assert found["bytes-down"].value == found["bytes-up"].value == size
     assert {(point.down, point.up) for point in points} == {(size, size)}
     assert found["seconds-per-round"].value > 0
+    smooth = [np.mean(curve[: number + 1]) for number in range(4)]  # four rounds are fewer than five
+    for target in TARGETS:
+        reached = [number for number, value in enumerate(smooth, start=1) if value >= target]
+        row = found.get(f"rounds-to-{target:.2f}")
+        assert (row.value if row else None) == (reached[0] if reached else None)
     assert found["test-accuracy"].n == 60
     assert found["local-accuracy"].n == 20
     assert not any(row.metric.startswith("acc-global") or row.assumes for row in result.findings)

@@ -31,7 +31,15 @@ ACCURACIES = {
     "late-global-accuracy-own-classes": 0.05,
 }
 """What is measured of a federation, above its Acc_global."""
-COSTS = {"rounds": 50, "wobble": 0.05, "jump": 0.05, "bytes-up": 800_000, "seconds-per-round": 2.0}
+COSTS = {
+    "rounds": 50,
+    "wobble": 0.05,
+    "jump": 0.05,
+    "bytes-up": 800_000,
+    "seconds-per-round": 2.0,
+    "rounds-to-0.50": 10,
+    "rounds-to-0.60": 20,
+}
 SENT = {"fed-fsnet": 188_000, "fed-fsnet-features": 48_000, "extractor-fed-fsnet": 15_000}
 
 
@@ -249,10 +257,22 @@ def test_features_are_compared_with_the_samples_of_the_same_images():
     assert len(found.cells) == 4
 
 
-@pytest.mark.parametrize(("more", "verdict"), [(2.0, "refuted"), (0.1, "holds")])
-def test_computing_counts_as_little_up_to_a_tenth_more(more, verdict):
-    findings = made(seeds=3, **{"seconds-per-round": more})
+@pytest.mark.parametrize(
+    ("dearer", "slower", "verdict"),
+    [(2.0, 0, "refuted"), (0.1, 0, "holds"), (0.0, 20, "refuted"), (2.0, -11, "holds")],
+)
+def test_computing_counts_up_to_where_fedavg_gets(dearer, slower, verdict):
+    findings = made(seeds=3, **{"seconds-per-round": dearer, "rounds-to-0.60": slower})
     assert verdict_on(findings, "It suits devices with little computing").verdict == verdict
+
+
+def test_who_never_gets_as_far_as_fedavg_has_spent_all_rounds_at_least():
+    missed = ("table/mnist/mlp/f-0.1/fed-fsnet", "rounds-to-0.60")
+    rows = [row for row in made(seeds=3) if (row.cell, row.metric) != missed]
+    found = verdict_on(rows, "It suits devices with little computing")
+    assert found.verdict == "refuted"
+    assert "at least" in found.reason
+    assert f"{50 / 20 - 1:+.3f}" in found.reason
 
 
 @pytest.mark.parametrize(("attack", "claim"), [

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -20,6 +20,7 @@ from glasshouse.federation.federation import Diverged
 from glasshouse.findings import Finding
 from glasshouse.learning.seeds import derive, numpy_rng
 from glasshouse.measures.estimate import Estimate, mean, weighed_proportion
+from glasshouse.studies.fed_fsnet.measured import ROUNDS_TO, TARGETS
 from glasshouse.studies.fed_fsnet.printed import printed
 from glasshouse.studies.fed_fsnet.training import Benchmark, Method, TrainedFederation, train
 from glasshouse.studies.study import CellResult, Workplace
@@ -86,7 +87,8 @@ def _utility(benchmark: Benchmark, trained: TrainedFederation, paper: float | No
     on: right where the same images stand or fall in all of them, and too wide otherwise. The classes of a
     participant are as many images as its own data are worth in classes (Kish). What the paper's Acc_local was
     measured on is not said, so its number is printed beside none of the three that it can mean. Costs are
-    bytes to and from a client, and core-seconds of all clients and the server.
+    bytes to and from a client, and core-seconds of all clients and the server. A target counts as reached in
+    the round in which the mean over the last few rounds is there.
     """
     rounds, curve = trained.history.rounds, trained.acc_global
     late = curve[-min(STEADY, len(curve) // 2) :]
@@ -111,12 +113,22 @@ def _utility(benchmark: Benchmark, trained: TrainedFederation, paper: float | No
         utility("mean-accuracy", _over_rounds(curve, n)),
         utility("wobble", _deviation(late)),
         utility("jump", mean([abs(after - before) for before, after in pairwise(late)], bounds=(0.0, 1.0))),
+        *(utility(ROUNDS_TO[target].metric, took) for target, took in _rounds_to_targets(curve)),
         utility("bytes-down", _mean([row.down for row in rounds])),
         utility("bytes-up", _mean([row.up for row in rounds])),
     ]
     if trained.seconds is not None:
         findings.append(utility("seconds-per-round", _spreadless(trained.seconds, len(rounds))))
     return findings
+
+
+def _rounds_to_targets(curve: Sequence[float]) -> Iterator[tuple[float, Estimate]]:
+    """After how many rounds each target was reached, of those that were."""
+    smooth = [statistics.fmean(curve[max(0, last - LATE) : last]) for last in range(1, len(curve) + 1)]
+    for target in TARGETS:
+        took = next((number for number, value in enumerate(smooth, start=1) if value >= target), None)
+        if took is not None:
+            yield target, _spreadless(took, len(curve))
 
 
 def _over_rounds(values: Sequence[float], tested: float) -> Estimate:

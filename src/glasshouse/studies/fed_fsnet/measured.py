@@ -82,6 +82,13 @@ DOWN = Quantity("to a client", "bytes-down", most=math.inf)
 UP = Quantity("from a client", "bytes-up", most=math.inf)
 SECONDS = Quantity("core-seconds a round", "seconds-per-round", most=math.inf)
 
+TARGETS = tuple(percent / 100 for percent in range(30, 100, 5))
+"""Accuracies of which it is noted how many rounds they took."""
+ROUNDS_TO = {
+    target: Quantity(f"rounds to {target:.2f}", f"rounds-to-{target:.2f}", most=math.inf)
+    for target in TARGETS
+}
+
 MEMBERSHIP = Quantity("membership AUC (outsider)", "auc", "loss-threshold/outsider")
 LABELS = Quantity("label overlap (curious server)", "label-overlap", "label-counts/curious server")
 SUMMED = Quantity("label overlap of a sum (blind server)", "label-overlap", "label-counts/blind server")

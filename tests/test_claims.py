@@ -73,8 +73,10 @@ def test_a_reason_has_the_interval_of_each_part_or_the_range_of_many():
     )
     many = [Part(str(k), "a gain", [_around(k / 10)], [], unit="dB") for k in range(1, 7)]
     lone = Part("there", "a gain", [_around(-0.1)], [], unit="dB")
-    assert _verdict(*many, lone).reason == (
-        "a gain: holds in 6 of 7 (+0.100 to +0.600 dB); refuted in 1 of 7 (-0.100 dB) on there"
+    other = Part("there", "a loss", [_around(-0.2)], [])
+    assert _verdict(*many, lone, other).reason == (
+        "a gain: holds in 6 of 7 (+0.100 to +0.600 dB); refuted in 1 of 7 (-0.100 dB) on there; "
+        "a loss: refuted (-0.200)"
     )
 
 

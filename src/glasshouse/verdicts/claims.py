@@ -211,9 +211,10 @@ def _counted(group: Sequence[tuple[Part, Said]]) -> Iterator[str]:
     """How many parts say what, from which value to which; and where, if few say so and others do not."""
     for word in dict.fromkeys(said.verdict for _, said in group):
         some = [pair for pair in group if pair[1].verdict == word]
+        share = f" in {len(some)} of {len(group)}" if len(group) > 1 else ""
         named = len(some) < len(group) and len(some) <= NAMED
         places = f" on {' and '.join(said.where for _, said in some)}" if named else ""
-        yield f"{word} in {len(some)} of {len(group)} ({_span(some)}){places}"
+        yield f"{word}{share} ({_span(some)}){places}"
 
 
 def _span(some: Sequence[tuple[Part, Said]]) -> str:

@@ -1,7 +1,7 @@
 """Findings as the cells of the study `scale-mia` would write them, made up for tests of its claims."""
 
 from glasshouse.findings import Finding
-from glasshouse.studies.scale_mia.autoencoders import DECODABLE
+from glasshouse.studies.scale_mia.autoencoders import DECODABLE, DECODED
 from glasshouse.studies.scale_mia.cells import BOUND, PUBLISHED, RATE
 from glasshouse.studies.scale_mia.grid import ScaleMIAStudy
 from glasshouse.verdicts.metrics import NOT_RUN
@@ -34,9 +34,10 @@ def alone(cell, share):
     return [row(cell, None, BOUND, share, None)]
 
 
-def trained(network="cnn", data="cifar10", granted="all", share=1.0):
-    """An autoencoder that brings so many images to 18 dB."""
-    return [row(f"autoencoder/{network}/{data}/{granted}", None, DECODABLE, share)]
+def trained(network="cnn", data="cifar10", granted="all", share=1.0, sharp=40.0):
+    """An autoencoder that brings so many images to 18 dB, and all of them on average to `sharp` dB."""
+    cell = f"autoencoder/{network}/{data}/{granted}"
+    return [row(cell, None, DECODABLE, share), row(cell, None, DECODED, sharp)]
 
 
 def refused(cell, attack=PUBLISHED):

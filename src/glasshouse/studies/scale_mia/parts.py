@@ -11,7 +11,7 @@ import numpy as np
 from glasshouse.measures.estimate import Estimate, combined
 from glasshouse.studies.measured import Measured, apart, less, sloped
 from glasshouse.studies.scale_mia.addresses import AutoencoderCell, Table4Cell
-from glasshouse.studies.scale_mia.autoencoders import DECODABLE
+from glasshouse.studies.scale_mia.autoencoders import DECODABLE, DECODED
 from glasshouse.studies.scale_mia.cells import ENOUGH, PUBLISHED, RATE
 from glasshouse.studies.scale_mia.layout import named
 from glasshouse.verdicts.claims import ABOVE, Part, Region
@@ -105,6 +105,11 @@ def untrained(measured: Measured, network: str, data: str, granted: str = "all")
         f"not trained far enough: the autoencoder alone brings {share:.2f} of images that it does not know "
         f"to 18 dB, below {FAR}"
     )
+
+
+def decoded_psnr(measured: Measured, network: str, data: str) -> float | None:
+    """How sharp what an autoencoder makes of images is that it does not know, in dB."""
+    return measured.value(str(AutoencoderCell(network, data, "all")), None, DECODED)
 
 
 def untrained_on_one(measured: Measured, network: str, granted: str = "all") -> str:

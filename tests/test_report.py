@@ -255,7 +255,7 @@ def test_a_study_sets_printed_beside_measured(tmp_path: Path) -> None:
     study = {"title": "A study", "summary": "Two numbers.", "verdicts": verdicts}
     (folder / "study.json").write_text(json.dumps(study))
     text = text_of(write_report(folder).read_text())
-    assert "Of 2 printed numbers, 1 lies within the interval measured here." in text
+    assert "The paper's 1 claims: holds (1). Of 2 printed numbers, 1 lies within the interval" in text
     assert "small batches leak more section 5 0.63 and 0.71 in every cell holds" in text
     table = text[text.index("mia-bad: printed and measured") :]
     for name, printed, judged in (

@@ -180,7 +180,7 @@ def _page(run: Run) -> Page:
         run=run,
         title=_title(run, bool(studied)),
         facts=facts(run, measures),
-        overall=_overall(run, answers) if audited else study_sentence(studied),
+        overall=_overall(run, answers) if audited else study_sentence(run.study, studied),
         statements=list(run.curves.statements),
         study_tables=study_tables(run.study, studied),
         charts=panels.chart_panels(run),

@@ -187,16 +187,19 @@ def _together(judged: Sequence[str]) -> str:
 
 
 def _reason(parts: Sequence[Part], said: Sequence[Said]) -> str:
-    """Of each quantity the parts one by one, or how many say what; then those that are open."""
+    """Of each quantity the parts one by one, or how many say what; then why others are open."""
     judged = [pair for pair in zip(parts, said) if pair[1].verdict != OPEN]
-    still_open = Counter(one.measured for one in said if one.verdict == OPEN)
     few, differ = len(judged) <= SHOWN, len({one.verdict for _, one in judged}) > 1
     sentences = []
     for what in dict.fromkeys(part.what for part, _ in judged):
         group = [pair for pair in judged if pair[0].what == what]
         told = _listed(group, differ) if few else _counted(group)
         sentences.append(f"{what}{', ' if few else ': '}{'; '.join(told)}")
-    for reason, count in still_open.items():
+    left = [one.measured for one in said if one.verdict == OPEN]
+    kinds = Counter(reason.partition(":")[0] for reason in left)
+    for kind, count in kinds.items():
+        reasons = {reason for reason in left if reason.partition(":")[0] == kind}
+        reason = reasons.pop() if len(reasons) == 1 else kind
         sentences.append(f"open in {count} of {len(said)}: {reason}" if judged else reason)
     return "; ".join(sentences) or MISSING
 

@@ -1,5 +1,6 @@
 """A study's tables: its claims with their verdicts, and printed numbers beside measured ones."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from glasshouse.exhibits import StudyTable
@@ -7,11 +8,13 @@ from glasshouse.report.run import StudyPage
 from glasshouse.report.tables import table
 from glasshouse.report.tables.table import Cell, Column, Table, columns, number_cell, text_cell
 from glasshouse.spelling import interval, slug
-from glasshouse.verdicts.claims import Verdict, correction
+from glasshouse.verdicts.claims import HOLDS, MIXED, REFUTED, Verdict, correction
 from glasshouse.verdicts.measure import Measure
 from glasshouse.verdicts.metrics import metric_words
 from glasshouse.verdicts.printed import OUTSIDE, WITHIN, printed_verdict
 
+VERDICT_MARKS = {HOLDS: "held", REFUTED: "leak", MIXED: "leak"}
+"""How a page marks a verdict, whole or in part."""
 LONG = 40  # rows of printed numbers that a page shows without being asked
 
 
@@ -67,20 +70,33 @@ def _of_words(
     *,
     folded: bool = False,
 ) -> Table:
-    cells = tuple(tuple(map(text_cell, row)) for row in rows)
+    """Words below headings; what is under `verdict` stands out."""
+    cells = tuple(
+        tuple(_verdict_cell(word) if head == "verdict" else text_cell(word) for head, word in zip(heads, row))
+        for row in rows
+    )
     return Table(name, caption, tuple(columns(*heads)), cells, folded=folded, note=note)
 
 
-def study_sentence(measures: Sequence[Measure]) -> str:
-    """How the printed numbers fared, in a sentence; empty where none was printed."""
-    verdicts = [printed_verdict(m) for m in measures if m.row.printed is not None]
-    if not verdicts:
-        return ""
-    within = verdicts.count(WITHIN)
-    return (
-        f"Of {len(verdicts)} printed numbers, {within or 'none'} {'lies' if within == 1 else 'lie'} "
-        "within the interval measured here."
-    )
+def _verdict_cell(verdict: str) -> Cell:
+    return Cell(verdict, verdict, (verdict,), VERDICT_MARKS.get(verdict.removesuffix(" in part"), ""))
+
+
+def study_sentence(study: StudyPage | None, measures: Sequence[Measure]) -> str:
+    """How the paper's claims and its printed numbers fared; empty where there are none."""
+    claimed = Counter(verdict.verdict for verdict in (study.verdicts if study else ()) if not verdict.own)
+    sentences = []
+    if claimed:
+        counts = ", ".join(f"{verdict} ({count})" for verdict, count in claimed.most_common())
+        sentences.append(f"The paper's {claimed.total()} claims: {counts}.")
+    printed = [printed_verdict(m) for m in measures if m.row.printed is not None]
+    if printed:
+        within = printed.count(WITHIN)
+        sentences.append(
+            f"Of {len(printed)} printed numbers, {within or 'none'} {'lies' if within == 1 else 'lie'} "
+            "within the interval measured here."
+        )
+    return " ".join(sentences)
 
 
 def _printed_table(source: str, measures: Sequence[Measure], *, folded: bool) -> Table:

@@ -14,6 +14,7 @@ from glasshouse.data.split import Split
 from glasshouse.federation.strategies.strategy import ServerState
 from glasshouse.learning.engine import Engine
 from glasshouse.learning.layout import Layout, read_vector
+from glasshouse.registry import newly_imported
 
 SHAPE, CLASSES = (1, 8, 8), 4
 
@@ -92,6 +93,12 @@ def make_server(
 def engine():
     with Engine(1) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def nothing_imported_yet():
+    """Commands name the modules of a user's that they imported, and not those of the tests before."""
+    newly_imported()
 
 
 def pytest_addoption(parser):

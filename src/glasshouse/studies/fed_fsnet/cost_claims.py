@@ -5,8 +5,8 @@ from math import inf
 
 from glasshouse.measures.estimate import Estimate
 from glasshouse.studies.fed_fsnet import measured
-from glasshouse.studies.fed_fsnet.measured import DOWN, ROUNDS_TO, SECONDS, Federations, Scenario
-from glasshouse.studies.fed_fsnet.parts import MORE, NO_MORE, gain, told
+from glasshouse.studies.fed_fsnet.measured import DOWN, ROUNDS_TO, SECONDS, Federations, Pair, Scenario
+from glasshouse.studies.fed_fsnet.parts import MORE, NO_MORE, NOWHERE, gain, told
 from glasshouse.studies.fed_fsnet.printed import printed
 from glasshouse.verdicts.claims import Claim, Part, Region
 
@@ -105,29 +105,33 @@ def _added(federations: Federations, where: Scenario) -> Part:
 def _computing(federations: Federations, where: Scenario) -> Part:
     """Core-seconds until Fed-FSNet reaches the last target that FedAvg does, beyond FedAvg's, at each seed.
 
-    Where it does not reach it, all that it took are too few, and what follows from them is a lower bound.
+    Where it does not reach it, all that it took are too few: what follows from them is a lower bound, which
+    can deny the claim and not confirm it.
     """
-    pairs = [(where, "fed-fsnet"), (where, "fedavg")]
-    rounds, base_rounds = (
-        {
-            target: federations.by_seed(*federations.key(pair, quantity))
-            for target, quantity in ROUNDS_TO.items()
-        }
-        for pair in pairs
-    )
-    seconds, base_seconds = (federations.by_seed(*federations.key(pair, SECONDS)) for pair in pairs)
+    pair, base = (where, "fed-fsnet"), (where, "fedavg")
+    rounds, base_rounds = _rounds_to(federations, pair), _rounds_to(federations, base)
+    seconds, base_seconds = (federations.by_seed(*federations.key(one, SECONDS)) for one in (pair, base))
     shares, missed = [], False
-    for seed in sorted(seconds.keys() & base_seconds.keys()):
-        reached = [target for target, took in base_rounds.items() if seed in took]
-        if reached:
-            took = rounds[reached[-1]].get(seed)
-            missed |= took is None
-            spent = (took or where.rounds) * seconds[seed]
-            shares.append(spent / (base_rounds[reached[-1]][seed] * base_seconds[seed]) - 1)
+    for seed in sorted(seconds.keys() & base_seconds.keys() & base_rounds.keys()):
+        target, base_took = max(base_rounds[seed].items())
+        took = rounds.get(seed, {}).get(target)
+        missed |= took is None
+        spent = (where.rounds if took is None else took) * seconds[seed]
+        shares.append(spent / (base_took * base_seconds[seed]) - 1)
     what = "core-seconds beyond FedAvg's to come as far, as a share of them"
-    cells = [federations.cell(pair) for pair in pairs]
     what += " (at least: not reached at every seed)" if missed else ""
-    return _cost_part(where, what, shares, cells, holds=LITTLE, refuted=MUCH, counted=False)
+    cells = [federations.cell(one) for one in (pair, base)]
+    holds = NOWHERE if missed else LITTLE
+    return _cost_part(where, what, shares, cells, holds=holds, refuted=MUCH, counted=False)
+
+
+def _rounds_to(federations: Federations, pair: Pair) -> dict[int, dict[float, float]]:
+    """By seed, how many rounds each target took that was reached."""
+    found: dict[int, dict[float, float]] = {}
+    for target, quantity in ROUNDS_TO.items():
+        for seed, took in federations.by_seed(*federations.key(pair, quantity)).items():
+            found.setdefault(seed, {})[target] = took
+    return found
 
 
 def _reduced(federations: Federations, where: Scenario) -> Part:
